@@ -1,0 +1,11 @@
+/* Inside the crypto layer only: the one key derivation, and keys that do not leave the layer. */
+#ifndef TWOFOLD_DERIVE_H
+#define TWOFOLD_DERIVE_H
+#include "keys.h"
+
+/* ret_len bytes (16..64) of keyed BLAKE2b(key; a | b | c). A part of length 0 may be NULL. */
+void derive(const uint8_t key[static KEY_LEN], const void *a, size_t a_len, const void *b, size_t b_len, const void *c,
+	    size_t c_len, uint8_t *ret, size_t ret_len);
+/* The key of records. Borrowed, guarded. */
+const uint8_t *keyring_record_key(const struct keyring *k);
+#endif

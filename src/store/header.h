@@ -34,11 +34,13 @@ int store_lock(const char *path, int wait_ms, int *ret_dirfd, int *ret_lockfd);
 /* 0; -ENOENT: no volume file; -EUCLEAN: damaged, another magic or an unknown format. */
 int header_read(int dirfd, struct header *ret);
 int header_parse(const uint8_t *page, size_t len, struct header *ret); /* what the fuzz target calls */
+/* 0; -EINVAL: a field that header_parse would refuse; or what the file operations say. The old file stays where it fails. */
 int header_write(int dirfd, const struct header *h);
 /* Tries the secret on every slot. 0, -ENOKEY, -ENOMEM. */
 int header_unlock(const struct header *h, const void *secret, size_t len, enum slot_kind kind, uint8_t ret_master[static KEY_LEN]);
 /* The replica's static secret key (Noise). 0 or -EBADMSG. */
 int header_static_secret(const struct header *h, const struct keyring *k, uint8_t ret_secret[static 32]);
-/* Draws a key pair and seals it into h (needs volume, cipher, replica and name set). */
+/* Seals the secret key (the caller's 32 random bytes) into h and sets its public key. Needs volume, cipher, replica and name set:
+ * they are its additional data, so it is sealed anew when one of them changes. */
 void header_set_static(struct header *h, const struct keyring *k, const uint8_t secret[static 32]);
 #endif

@@ -1,0 +1,42 @@
+/* Replication of one open volume: listens, dials, keeps one connection to each peer, and runs a session (session.h) on it.
+ *
+ * Threads: one that listens and accepts, one that keeps the peerings (dials with back-off and jitter, 100 ms to 30 s; status once a
+ * second), one for each connection. All functions may be called from any thread, but for engine_free. The volume is borrowed: it
+ * must stay open until engine_stop has returned, which is before volume_close. The engine sets the volume's commit listener. */
+#ifndef TWOFOLD_ENGINE_H
+#define TWOFOLD_ENGINE_H
+#include "replicate.h"
+
+#define TWOFOLD_PORT 7420
+struct engine;
+struct engine_options {
+	const char *listen; /* "ADDR:PORT", "[ADDR6]:PORT", "ADDR", ":PORT", "*:PORT" (port 0: any); NULL: only dials. Copied. */
+};
+/* 0; -EINVAL: the address cannot be read; -ENOMEM. Nothing runs yet. */
+int engine_new(struct volume *v, const struct engine_options *o, struct engine **ret);
+/* Binds, listens and starts the threads. 0, or what resolving and bind say (-EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EHOSTUNREACH); logged
+ * with the address. */
+int engine_start(struct engine *e);
+/* Says BYE to all peers, ends all connections and threads. Idempotent; blocks until a batch that is being applied is done. */
+void engine_stop(struct engine *e);
+void engine_free(struct engine *e); /* after engine_stop; NULL is legal */
+uint16_t engine_port(const struct engine *e); /* that it listens on; 0: none */
+
+/* There may be something to send, or settings of peers changed: look at once. Cheap; never blocks. */
+void engine_poke(struct engine *e);
+/* Commits, then waits until every connected peer has acknowledged all that this replica had then (`twofold sync`). Peers that are not connected
+ * (or paused, refused) are not waited for. 0; -ETIMEDOUT; -ENOTCONN: there are peers, but none is connected; what the commit says. */
+int engine_wait_in_sync(struct engine *e, int timeout_ms);
+/* fsync=peer|all: waits until one peer (FSYNC_PEER) or every one that is not paused (FSYNC_ALL) has acknowledged all up to the last COMMIT. Does not
+ * commit. 0, -ETIMEDOUT. Holds no lock of the volume while it waits. */
+int engine_wait_durable(struct engine *e, enum fsync_mode mode, int timeout_ms);
+
+/* Settings of a peering; replica from peering_find. The engine's forms act at once; the volume's are for a store that nobody has open.
+ * 0; -ENOENT: no such peer. Remove makes it no member any more (replicated) and forgets the peering here. */
+int engine_peer_pause(struct engine *e, uint64_t replica, bool paused);
+int engine_peer_remove(struct engine *e, uint64_t replica);
+int peering_pause(struct volume *v, uint64_t replica, bool paused);
+int peering_remove(struct volume *v, uint64_t replica);
+/* A peer by its replica name, or by its replica id as 16 hex digits. 0; -ENOENT; -ENOTUNIQ: several of this name. */
+int peering_find(struct volume *v, const char *name, uint64_t *ret_replica);
+#endif

@@ -14,6 +14,8 @@ struct extents {
 #define EXTENTS_MAX (1u << 20) /* a parser refuses more */
 void extents_fini(struct extents *x);
 int extents_copy(struct extents *ret, const struct extents *x); /* ret is overwritten */
+/* Room for `extra` more runs: after 0 an add or remove needs none for as many calls. 0 or -ENOMEM. */
+int extents_reserve(struct extents *x, uint32_t extra);
 /* All: 0 or -ENOMEM with x unchanged. */
 int extents_add(struct extents *x, uint64_t first, uint64_t count);
 int extents_remove(struct extents *x, uint64_t first, uint64_t count);

@@ -17,7 +17,8 @@ struct filedata_env { /* one a volume, borrowed */
 	struct stats *stats;
 };
 struct filedata;
-/* From a committed content (copied) and, for an object, its local number; the object is opened at first use. Its pages are protected. NULL content: empty. */
+/* From a committed content (copied) and, for an object, its local number; the object is opened at first use. Its pages are protected. NULL content:
+ * empty and not committed yet, so dirty. -EUCLEAN: a content that no honest author makes; -ENOMEM. */
 int filedata_new(const struct filedata_env *e, const struct content *c, uint64_t local, struct filedata **ret);
 void filedata_free(struct filedata *f); /* closes the object; removes nothing */
 

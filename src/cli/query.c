@@ -1,0 +1,72 @@
+/* Commands that ask about, or steer, an open volume: sent to the daemon that serves it, else the store is opened for them. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	int (*run)(struct query *q, int argc, char **argv);
+} queries[] = {
+	{"status", query_status}, {"peer", query_peer}, {"log", query_log}, {"conflicts", query_conflicts}, {"invite", query_invite}, {"sync", query_sync},
+};
+
+int query_run(struct query *q, int argc, char **argv)
+{
+	for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+		if (!strcmp(argv[0], queries[i].name))
+			return queries[i].run(q, argc, argv);
+	buf_printf(q->err, "twofold: %s: the process that serves this store does not know this command\n", argv[0]);
+	return EXIT_USAGE;
+}
+
+static bool flush_local(struct query *q)
+{
+	bool ok = fwrite(q->out->p, 1, q->out->len, stdout) == q->out->len && fflush(stdout) == 0;
+
+	fwrite(q->err->p, 1, q->err->len, stderr);
+	q->out->len = q->err->len = 0;
+	return ok;
+}
+
+static int run_here(const char *store, int argc, char **argv, const struct key_source *key)
+{
+	static const volatile bool never;
+	struct buf out = {0}, err = {0};
+	struct volume *v;
+	int r = target_open(store, key, &v);
+
+	if (r)
+		return complain(r, store);
+	struct query q = {v, NULL, &out, &err, &never, flush_local, NULL};
+	int code = query_run(&q, argc, argv);
+	flush_local(&q);
+	buf_fini(&out);
+	buf_fini(&err);
+	r = volume_close(v);
+	return r && !code ? complain(r, store) : code;
+}
+
+int query_client(int argc, char **argv, int target, const struct key_source *key)
+{
+	char *store, *sock;
+	int r = target_find(argv[target], &store, &sock), code;
+
+	if (r)
+		return complain(r, argv[target]);
+	if (sock) {
+		code = control_call(sock, argc, argv);
+		/* a socket that nobody listens on was left by a killed daemon: the store is free */
+		if (code == -ECONNREFUSED || code == -ENOENT)
+			code = run_here(store, argc, argv, key);
+		else if (code < 0)
+			code = complain(code, argv[target]);
+	} else
+		code = run_here(store, argc, argv, key);
+	free(store);
+	free(sock);
+	return code;
+}

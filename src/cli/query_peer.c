@@ -1,0 +1,219 @@
+/* peer, invite, sync. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "invite.h"
+
+/* "90", "90s", "5m", "1h", "2d" in ms. */
+static int parse_duration(const char *text, uint64_t *ret_ms)
+{
+	char *end;
+	double n = strtod(text, &end), unit = 1000;
+
+	if (end == text || n <= 0 || n > 1e9)
+		return -EINVAL;
+	switch (*end) {
+	case 0: break;
+	case 's': unit = 1000; break;
+	case 'm': unit = end[1] == 's' ? 1 : 60000; end += end[1] == 's'; break;
+	case 'h': unit = 3600000; break;
+	case 'd': unit = 86400000; break;
+	default: return -EINVAL;
+	}
+	if (*end && end[1])
+		return -EINVAL;
+	*ret_ms = (uint64_t)(n * unit);
+	return *ret_ms ? 0 : -EINVAL;
+}
+
+int query_invite(struct query *q, int argc, char **argv)
+{
+	const char *address = argc > 2 ? argv[2] : "";
+	uint64_t ms = 0;
+	char *token;
+
+	if (argc != 4 || parse_duration(argv[3], &ms))
+		return EXIT_USAGE;
+	int r = invite_create(q->volume, address, ms * 1000000, &token);
+	if (r) {
+		buf_printf(q->err, "twofold: invite: %s: %s\n", address, r == -EINVAL ? "not HOST:PORT" : strerror(-r));
+		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	}
+	buf_printf(q->out, "%s\n", token);
+	free(token);
+	if (!q->engine || !engine_port(q->engine))
+		buf_printf(q->err, "twofold: this store is not listening now: mount or serve it with -o listen= before the token is used\n");
+	return EXIT_DONE;
+}
+
+static int peer_list(struct query *q)
+{
+	struct peer_status *s;
+	uint32_t n;
+	int r = volume_peer_statuses(q->volume, &s, &n);
+
+	if (r) {
+		buf_printf(q->err, "twofold: peer list: %s\n", strerror(-r));
+		return EXIT_FAILED;
+	}
+	if (!n && !q->engine) {
+		/* nobody serves the store: its settings are all there is */
+		struct peer_config *p;
+		struct member *m;
+		uint64_t *ids;
+		uint32_t n_peers, n_members;
+		free(s);
+		r = volume_peers(q->volume, &p, &n_peers);
+		if (r)
+			return EXIT_FAILED;
+		r = volume_members(q->volume, &m, &ids, &n_members);
+		if (r) {
+			free(p);
+			return EXIT_FAILED;
+		}
+		for (uint32_t i = 0; i < n_peers; i++) {
+			const char *name = "?";
+			for (uint32_t j = 0; j < n_members; j++)
+				if (ids[j] == p[i].replica)
+					name = m[j].name;
+			buf_printf(q->out, "%s\t%016" PRIx64 "\t%s\t%s\n", name, p[i].replica, p[i].paused ? "paused" : "not served", *p[i].address ? p[i].address : "-");
+		}
+		free(p);
+		free(m);
+		free(ids);
+		return EXIT_DONE;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		buf_printf(q->out, "%s\t%016" PRIx64 "\t%s\t%s%s%s\n", s[i].name, s[i].replica, peer_state_name(s[i].state), *s[i].address ? s[i].address : "-",
+			*s[i].last_error ? "\t" : "", s[i].last_error);
+	free(s);
+	return EXIT_DONE;
+}
+
+int query_peer(struct query *q, int argc, char **argv)
+{
+	uint64_t replica = 0;
+	int r;
+
+	if (argc == 3 && !strcmp(argv[1], "list"))
+		return peer_list(q);
+	if (argc != 4)
+		return EXIT_USAGE;
+	r = peering_find(q->volume, argv[3], &replica);
+	if (!r && !strcmp(argv[1], "remove"))
+		r = q->engine ? engine_peer_remove(q->engine, replica) : peering_remove(q->volume, replica);
+	else if (!r) {
+		bool pause = !strcmp(argv[1], "pause");
+		r = q->engine ? engine_peer_pause(q->engine, replica, pause) : peering_pause(q->volume, replica, pause);
+	}
+	if (r) {
+		buf_printf(q->err, "twofold: peer %s %s: %s\n", argv[1], argv[3],
+			r == -ENOENT ? "no peer of this name or id" : r == -ENOTUNIQ ? "several peers have this name; give the id" : strerror(-r));
+		return EXIT_FAILED;
+	}
+	return EXIT_DONE;
+}
+
+int query_sync(struct query *q, int argc, char **argv)
+{
+	uint64_t ms = 60000;
+
+	if (argc != 3 || parse_duration(argv[2], &ms) || ms > INT32_MAX)
+		return EXIT_USAGE;
+	if (!q->engine) {
+		buf_printf(q->err, "twofold: sync: nobody serves this store: mount or serve it\n");
+		return EXIT_FAILED;
+	}
+	int r = engine_wait_in_sync(q->engine, (int)ms);
+	if (r)
+		buf_printf(q->err, "twofold: sync: %s\n",
+			r == -ETIMEDOUT ? "time is up, and a peer still lacks changes; see twofold status" : r == -ENOTCONN ? "no peer is connected" : strerror(-r));
+	return exit_for(r == -ENOTCONN ? -ETIMEDOUT : r);
+}
+
+/* ---- the client halves ---- */
+
+static int with_key_option(int c, struct key_source *key)
+{
+	if (c == 'p')
+		key->passfile = optarg;
+	else if (c == 'k')
+		key->keyfile = optarg;
+	else if (c == 'e')
+		key->extpass = optarg;
+	else
+		return EXIT_USAGE;
+	return 0;
+}
+
+#define KEY_OPTIONS {"passfile", 1, NULL, 'p'}, {"keyfile", 1, NULL, 'k'}, {"extpass", 1, NULL, 'e'}
+
+int cmd_invite(int argc, char **argv)
+{
+	static const struct option options[] = {{"address", 1, NULL, 'a'}, {"expires", 1, NULL, 'x'}, KEY_OPTIONS, {0}};
+	struct key_source key = {0};
+	char *address = NULL, *expires = "1h";
+	uint64_t ms;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (c == 'a')
+			address = optarg;
+		else if (c == 'x')
+			expires = optarg;
+		else if (with_key_option(c, &key))
+			return EXIT_USAGE;
+	if (argc - optind != 1 || !address)
+		return usage_error("invite: one STORE or MOUNTPOINT and --address HOST:PORT (where the new member reaches this one) are needed");
+	if (parse_duration(expires, &ms))
+		return usage_error("--expires %s: a time like 30m, 1h, 2d", expires);
+	char *request[] = {"invite", argv[optind], address, expires, NULL};
+	return query_client(4, request, 1, &key);
+}
+
+int cmd_peer(int argc, char **argv)
+{
+	static const struct option options[] = {KEY_OPTIONS, {0}};
+	struct key_source key = {0};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (with_key_option(c, &key))
+			return EXIT_USAGE;
+	int n = argc - optind;
+	char **a = argv + optind;
+	bool list = n == 2 && !strcmp(a[0], "list");
+	bool act = n == 3 && (!strcmp(a[0], "remove") || !strcmp(a[0], "pause") || !strcmp(a[0], "resume"));
+	if (!list && !act)
+		return usage_error("peer list STORE|MOUNTPOINT, or peer remove|pause|resume STORE|MOUNTPOINT PEER");
+	char *request[] = {"peer", a[0], a[1], act ? a[2] : NULL, NULL};
+	return query_client(list ? 3 : 4, request, 2, &key);
+}
+
+int cmd_sync(int argc, char **argv)
+{
+	static const struct option options[] = {{"timeout", 1, NULL, 't'}, {0}};
+	struct key_source key = {0};
+	char *timeout = "60s";
+	uint64_t ms;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (c == 't')
+			timeout = optarg;
+		else
+			return EXIT_USAGE;
+	if (argc - optind != 1)
+		return usage_error("sync: one MOUNTPOINT is needed");
+	if (parse_duration(timeout, &ms))
+		return usage_error("--timeout %s: a time like 500ms, 60s, 5m", timeout);
+	char *request[] = {"sync", argv[optind], timeout, NULL};
+	return query_client(3, request, 1, &key);
+}

@@ -28,14 +28,18 @@ struct shown_result {
 	struct id parent; /* where it is shown */
 	uint16_t name_len;
 	char name[NAME_LEN_MAX + 1];
-	struct id group_lead; /* node id of the leading directory, where this directory is shown as one with others; else zero */
+	struct id group_lead; /* node id of the leading directory, where this directory is shown as one with others (the lead too); else zero.
+			       * `state` and `parent` say nothing of it: what lies in a member has that member as its parent */
 	bool dead;            /* not alive by itself (covered), shown only because of what lies under it or an unseen content */
 };
 /* Computes ret[i] for link[i], n links, in any order: the same for every order. A parent that is neither ROOT_ID nor in the
  * set is "not here yet": what lies below is SHOWN_NOT. 0 or -ENOMEM. */
 int shown_compute(const struct shown_link *link, uint32_t n, struct shown_result *ret);
 
-/* Gathering a closed set without reading the whole volume. The callbacks append to `set` through shown_set_add. */
+/* Gathering a closed set without reading the whole volume. The callbacks append to `set` through shown_set_add.
+ * The seeds: every link whose place, deletions or completeness changed, all links and copies of a node whose contents changed; and all that is
+ * unusual up to now: links with SHOWN_EXCEPTION, those with a group_lead, and those not covered that are SHOWN_NOT. Then every link that
+ * is not in the closed set is as recorded (or covered and not shown), and those in it have the results that all links of the volume would give. */
 struct shown_set;
 struct shown_source {
 	int (*link)(void *ctx, const struct id *link, struct shown_set *set);                   /* that link, if it is held */

@@ -1,0 +1,338 @@
+#include "session_state.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log.h"
+
+static uint64_t now_ns(const struct session *s) { return env_mono_ns(s->c.env); }
+
+int session_new(const struct session_config *c, struct session **ret)
+{
+	struct session *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return -ENOMEM;
+	s->c = *c;
+	s->last_sent_ns = s->last_heard_ns = now_ns(s);
+	s->tx.number = s->tx.acked = 1;
+	s->rx.next_request = 1;
+	*ret = s;
+	return 0;
+}
+
+void session_free(struct session *s)
+{
+	if (!s)
+		return;
+	send_fini(s);
+	receive_fini(s);
+	vector_fini(&s->peer_has);
+	free(s);
+}
+
+bool session_has_room(const struct session *s) { return s->c.io.queued(s->c.io.ctx) < OUTPUT_MAX; }
+
+int session_send(struct session *s, uint8_t type, uint32_t request, const struct buf *body)
+{
+	int err;
+
+	if (body && body->err)
+		return session_fail(s, body->err, BYE_ERROR, "out of memory");
+	err = s->c.io.send(s->c.io.ctx, type, request, body ? body->p : NULL, body ? body->len : 0);
+	if (err) {
+		s->over = true;
+		if (!s->error[0])
+			snprintf(s->error, sizeof s->error, "cannot send: %s", strerror(-err));
+		return err;
+	}
+	s->last_sent_ns = now_ns(s);
+	return 0;
+}
+
+void session_bye(struct session *s, enum bye_code code, const char *text)
+{
+	struct msg_bye m = {.code = (uint16_t)code};
+	struct buf body = {0};
+
+	if (s->over)
+		return;
+	s->over = true;
+	s->bye_code = m.code;
+	snprintf(m.text, sizeof m.text, "%s", text);
+	if (!s->error[0])
+		snprintf(s->error, sizeof s->error, "%s", text);
+	msg_bye_encode(&m, &body);
+	if (!body.err)
+		s->c.io.send(s->c.io.ctx, MSG_BYE, 0, body.p, body.len);
+	buf_fini(&body);
+}
+
+int session_fail(struct session *s, int err, enum bye_code code, const char *fmt, ...)
+{
+	char text[BYE_TEXT_MAX + 1];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	session_bye(s, code, text);
+	return err;
+}
+
+int session_bad(struct session *s, int err, uint8_t type)
+{
+	if (err == -EPROTO)
+		return session_fail(s, err, BYE_PROTOCOL, "unexpected or malformed %s", message_name(type));
+	return session_fail(s, err, BYE_ERROR, "cannot take %s: %s", message_name(type), strerror(-err));
+}
+
+int session_learn(struct session *s, const struct vector *k)
+{
+	int err;
+
+	if (vector_covers(&s->peer_has, k))
+		return 0;
+	err = vector_join(&s->peer_has, k);
+	if (!err)
+		err = s->c.volume.set_peer_knowledge(s->c.volume.v, s->c.peer, &s->peer_has);
+	if (err)
+		return session_fail(s, err, BYE_ERROR, "cannot note what the peer has: %s", strerror(-err));
+	if (s->c.io.changed)
+		s->c.io.changed(s->c.io.ctx);
+	return 0;
+}
+
+int session_start(struct session *s)
+{
+	struct session_volume *v = &s->c.volume;
+	struct start_tag start = {.replica = s->c.replica, .tag = v->start_tag(v->v)};
+	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .replica = s->c.replica, .tag = start.tag, .start = &start, .n_start = 1};
+	struct buf body = {0};
+	int err = v->knowledge(v->v, &m.knowledge);
+
+	if (!err)
+		err = v->live_root(v->v, &m.live);
+	if (err) {
+		vector_fini(&m.knowledge);
+		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
+	}
+	start.first_counter = vector_get(&m.knowledge, s->c.replica) + 1;
+	msg_hello_encode(&m, &body);
+	vector_fini(&m.knowledge);
+	err = session_send(s, MSG_HELLO, 0, &body);
+	buf_fini(&body);
+	return err;
+}
+
+/* Nothing leaves a replica before it is flushed there: who has less of its own changes than another has of them was put back to an older copy. */
+static int check_history(struct session *s, const struct msg_hello *m)
+{
+	struct vector mine = {0};
+	uint64_t me = s->c.replica, peer = s->c.peer;
+	int err = s->c.volume.knowledge(s->c.volume.v, &mine);
+
+	if (err)
+		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
+	if (vector_get(&m->knowledge, me) > vector_get(&mine, me))
+		err = session_fail(s, -ESTALE, BYE_RESTORED, "replica %016llx was restored from an older copy; join it anew", (unsigned long long)me);
+	else if (vector_get(&mine, peer) > vector_get(&m->knowledge, peer))
+		err = session_fail(s, -ESTALE, BYE_RESTORED, "replica %016llx was restored from an older copy; join it anew", (unsigned long long)peer);
+	vector_fini(&mine);
+	return err;
+}
+
+static int take_hello(struct session *s, const uint8_t *body, size_t len)
+{
+	struct msg_hello m;
+	int err;
+
+	/* The version comes first and is looked at first: the rest may differ. */
+	if (len >= 4 && le32_load(body) != PROTOCOL_VERSION)
+		return session_fail(s, -EPROTO, BYE_VERSION, "protocol version %u here, %u there", PROTOCOL_VERSION, le32_load(body));
+	if ((err = msg_hello_decode(body, len, &m)))
+		return session_bad(s, err, MSG_HELLO);
+	if (m.replica == s->c.replica)
+		err = session_fail(s, -EPROTO, BYE_DUPLICATE, "the peer is this replica itself, or a copy of its store");
+	else if (m.replica != s->c.peer)
+		err = session_fail(s, -EPROTO, BYE_PROTOCOL, "the peer's key and replica id do not belong together");
+	else
+		err = check_history(s, &m);
+	if (!err) {
+		s->hello_seen = true;
+		s->peer_tag = m.tag;
+		s->tx.poked = true;
+		s->tx.poked_ns = now_ns(s);
+		err = session_learn(s, &m.knowledge);
+		if (!err && s->c.io.changed)
+			s->c.io.changed(s->c.io.ctx);
+	}
+	msg_hello_fini(&m);
+	return err;
+}
+
+static int take_ping(struct session *s, const uint8_t *body, size_t len)
+{
+	struct buf out = {0};
+	bool answer;
+	int err = msg_ping_decode(body, len, &answer);
+
+	if (err)
+		return session_bad(s, err, MSG_PING);
+	/* a peer that asks without reading does not make the queue grow */
+	if (answer || !session_has_room(s))
+		return 0;
+	buf_put_u8(&out, 1);
+	err = session_send(s, MSG_PING, 0, &out);
+	buf_fini(&out);
+	return err;
+}
+
+static int take_bye(struct session *s, const uint8_t *body, size_t len)
+{
+	struct msg_bye m;
+
+	if (msg_bye_decode(body, len, &m))
+		snprintf(m.text, sizeof m.text, "closed"), m.code = BYE_PROTOCOL;
+	s->over = true;
+	s->bye_code = m.code;
+	snprintf(s->error, sizeof s->error, "%s", m.text);
+	return -ECONNRESET;
+}
+
+static int take_ignored(struct session *s, uint8_t type, const uint8_t *body, size_t len)
+{
+	struct id id;
+	uint64_t bytes;
+	uint8_t kind;
+	int err = type == MSG_WANT ? msg_want_decode(body, len, &kind, &id) : msg_credit_decode(body, len, &bytes);
+
+	return err ? session_bad(s, err, type) : 0;
+}
+
+int session_receive(struct session *s, uint8_t type, uint32_t request, const uint8_t *body, size_t len)
+{
+	if (s->over)
+		return -ECONNRESET;
+	s->last_heard_ns = now_ns(s);
+	if (!message_body_max(type) || len > message_body_max(type))
+		return session_fail(s, -EPROTO, BYE_PROTOCOL, "message of type %u and %zu bytes", type, len);
+	if (type == MSG_BYE)
+		return take_bye(s, body, len);
+	if ((type == MSG_HELLO) == s->hello_seen)
+		return session_bad(s, -EPROTO, type);
+	switch (type) {
+	case MSG_HELLO:
+		return take_hello(s, body, len);
+	case MSG_BATCH:
+	case MSG_PART:
+	case MSG_END:
+		return receive_batch_message(s, type, request, body, len);
+	case MSG_ACK:
+		return send_ack(s, request, body, len);
+	case MSG_GET:
+		return send_get(s, request, body, len);
+	case MSG_DATA:
+		return receive_data(s, request, body, len);
+	case MSG_GONE:
+		return receive_gone(s, request, body, len);
+	case MSG_PING:
+		return take_ping(s, body, len);
+	case MSG_WANT:   /* a part is sent again with the batch that follows what its asker has: nothing to do */
+	case MSG_CREDIT: /* TCP's window is the flow control of this version */
+		return take_ignored(s, type, body, len);
+	default:
+		return session_bad(s, -EPROTO, type);
+	}
+}
+
+int session_work(struct session *s)
+{
+	int more_in, more_out;
+
+	if (s->over)
+		return -ECONNRESET;
+	if (!s->hello_seen)
+		return 0;
+	more_in = receive_work(s);
+	if (more_in < 0)
+		return more_in;
+	more_out = send_work(s);
+	if (more_out < 0)
+		return more_out;
+	return more_in || more_out;
+}
+
+void session_poke(struct session *s)
+{
+	if (!s->tx.poked)
+		s->tx.poked_ns = now_ns(s);
+	s->tx.poked = true;
+}
+
+int session_tick(struct session *s)
+{
+	uint64_t now = now_ns(s);
+	struct buf out = {0};
+	int err;
+
+	if (s->over)
+		return -ECONNRESET;
+	if (now - s->last_heard_ns > SILENCE_NS) {
+		s->over = true;
+		snprintf(s->error, sizeof s->error, "nothing heard for %llu seconds", SILENCE_NS / 1000000000ull);
+		return -ETIMEDOUT;
+	}
+	send_tick(s, now);
+	if (now - s->last_sent_ns < PING_NS || !session_has_room(s))
+		return 0;
+	buf_put_u8(&out, 0);
+	err = session_send(s, MSG_PING, 0, &out);
+	buf_fini(&out);
+	return err;
+}
+
+bool session_is_up(const struct session *s) { return s->hello_seen && !s->over; }
+
+const struct vector *session_peer_has(const struct session *s) { return &s->peer_has; }
+
+uint64_t session_peer_tag(const struct session *s) { return s->peer_tag; }
+
+const char *session_error(const struct session *s) { return s->error; }
+
+uint16_t session_bye_code(const struct session *s) { return s->bye_code; }
+
+static enum peer_state state_of(const struct session *s, const struct vector *mine)
+{
+	if (!s->hello_seen)
+		return PEER_CONNECTING;
+	if ((s->tx.active && s->tx.catching_up) || (s->rx.open && s->rx.catching_up))
+		return PEER_CATCHING_UP;
+	if (s->tx.active || !vector_covers(&s->peer_has, mine))
+		return PEER_SENDING;
+	if (s->rx.open || !vector_covers(mine, &s->peer_has))
+		return PEER_RECEIVING;
+	return PEER_IN_SYNC;
+}
+
+void session_status(struct session *s, struct peer_status *ret)
+{
+	struct session_volume *v = &s->c.volume;
+	struct vector mine = {0};
+	struct backlog b = {0};
+
+	if (v->knowledge(v->v, &mine))
+		return;
+	ret->state = state_of(s, &mine);
+	if (s->hello_seen && !vector_covers(&s->peer_has, &mine) && v->backlog(v->v, &s->peer_has, &b))
+		log_debug("backlog of peer %016llx unknown", (unsigned long long)s->c.peer);
+	ret->backlog_parts = b.parts;
+	ret->backlog_files = b.files;
+	ret->backlog_bytes = b.bytes;
+	ret->oldest_ns = b.oldest_ns;
+	ret->lag_ns = s->tx.lag_ns;
+	ret->saved_bytes = s->serving.saved_bytes;
+	vector_fini(&mine);
+}

@@ -1,0 +1,344 @@
+/* The receiver's half of a session: takes batches, asks for contents, applies, acknowledges. */
+#include "session_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "log.h"
+
+void receive_fini(struct session *s)
+{
+	struct receiving *r = &s->rx;
+
+	if (r->batch)
+		s->c.volume.batch_free(r->batch);
+	r->batch = NULL;
+	free(r->waiting);
+	r->waiting = NULL;
+	vector_fini(&r->end.knowledge);
+	buf_fini(&r->ahead);
+}
+
+/* ---- wants ---- */
+
+static int add_waiting(struct session *s, const struct content_want *w, uint8_t forms)
+{
+	struct receiving *r = &s->rx;
+
+	if (r->n_waiting == r->cap_waiting) {
+		uint32_t cap = r->cap_waiting ? r->cap_waiting * 2 : 64;
+		struct waiting *p = reallocarray(r->waiting, cap, sizeof *p);
+
+		if (!p)
+			return session_bad(s, -ENOMEM, MSG_PART);
+		r->waiting = p;
+		r->cap_waiting = cap;
+	}
+	r->waiting[r->n_waiting++] = (struct waiting){w, forms};
+	return 0;
+}
+
+static int collect_wants(struct session *s)
+{
+	const struct content_want *w;
+	int more;
+
+	while ((more = s->c.volume.batch_next_want(s->rx.batch, &w)) > 0) {
+		int err = add_waiting(s, w, FORM_WHOLE | FORM_RANGES | FORM_DELTA);
+		if (err)
+			return err;
+	}
+	return more < 0 ? session_bad(s, more, MSG_PART) : 0;
+}
+
+static int ask(struct session *s, const struct waiting *w)
+{
+	struct receiving *r = &s->rx;
+	const struct content_want *c = w->want;
+	struct msg_get *m = calloc(1, sizeof *m);
+	struct asked *a = &r->asked[r->n_asked];
+	struct buf body = {0};
+	int err;
+
+	if (!m)
+		return session_bad(s, -ENOMEM, MSG_PART);
+	m->node = c->node;
+	m->dot = c->dot;
+	m->forms = w->forms;
+	m->resume_page = c->resume_page;
+	m->n_held = (uint16_t)(c->n_held < HELD_MAX ? c->n_held : HELD_MAX);
+	for (uint16_t i = 0; i < m->n_held; i++)
+		m->held[i] = c->held[i];
+	msg_get_encode(m, &body);
+	free(m);
+	*a = (struct asked){.want = c, .request = r->next_request++, .forms = w->forms, .big = c->length > ASKED_BIG_BYTES};
+	r->n_asked++;
+	r->n_asked_big += a->big;
+	err = session_send(s, MSG_GET, a->request, &body);
+	buf_fini(&body);
+	return err;
+}
+
+/* Asks for what waits, in order; big contents that find no place now are passed over by small ones. */
+static int ask_waiting(struct session *s)
+{
+	struct receiving *r = &s->rx;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < r->n_waiting; i++) {
+		struct waiting w = r->waiting[i];
+		bool big = w.want->length > ASKED_BIG_BYTES;
+		int err;
+
+		if (r->n_asked == ASKED_MAX || !session_has_room(s)) {
+			memmove(r->waiting + kept, r->waiting + i, (r->n_waiting - i) * sizeof *r->waiting);
+			kept += r->n_waiting - i;
+			break;
+		}
+		if (big && r->n_asked_big >= ASKED_BIG_MAX) {
+			r->waiting[kept++] = w;
+			continue;
+		}
+		if ((err = ask(s, &w)))
+			return err;
+	}
+	r->n_waiting = kept;
+	return 0;
+}
+
+static struct asked *find_asked(struct session *s, uint32_t request)
+{
+	for (uint32_t i = 0; i < s->rx.n_asked; i++)
+		if (s->rx.asked[i].request == request)
+			return &s->rx.asked[i];
+	return NULL;
+}
+
+static void drop_asked(struct session *s, struct asked *a)
+{
+	s->rx.n_asked_big -= a->big;
+	*a = s->rx.asked[--s->rx.n_asked];
+}
+
+/* The answer did not fit: asks again in a form that needs less here. why: -ENODATA or -EBADMSG. */
+static int ask_again(struct session *s, struct asked *a, int why, bool last)
+{
+	const struct content_want *w = a->want;
+	uint8_t forms = why == -ENODATA && (a->forms & FORM_DELTA) ? FORM_WHOLE | FORM_RANGES : FORM_WHOLE;
+
+	if (a->forms == FORM_WHOLE)
+		return session_fail(s, -EPROTO, BYE_PROTOCOL, "content %016llx:%llu as sent does not agree with its root",
+			(unsigned long long)w->dot.replica, (unsigned long long)w->dot.counter);
+	a->want = NULL;
+	if (last)
+		drop_asked(s, a);
+	return add_waiting(s, w, forms);
+}
+
+int receive_data(struct session *s, uint32_t request, const uint8_t *body, size_t len)
+{
+	struct asked *a = find_asked(s, request);
+	const uint8_t *chunk;
+	bool last;
+	size_t n;
+	int err = a ? msg_data_decode(body, len, &last, &chunk, &n) : -EPROTO;
+
+	if (err)
+		return session_bad(s, err, MSG_DATA);
+	if (!a->want) {
+		if (last)
+			drop_asked(s, a);
+		return 0;
+	}
+	err = s->c.volume.batch_content(s->rx.batch, a->want, chunk, n, last);
+	if (err == 0 && !last)
+		return 0;
+	if (err == 0)
+		err = -EBADMSG; /* ended before it was whole */
+	if (err == -ENODATA || err == -EBADMSG)
+		return ask_again(s, a, err, last);
+	if (err < 0)
+		return session_bad(s, err, MSG_DATA);
+	/* whole and verified; a sender that goes on after it is listened to no more */
+	a->want = NULL;
+	if (last)
+		drop_asked(s, a);
+	return collect_wants(s);
+}
+
+int receive_gone(struct session *s, uint32_t request, const uint8_t *body, size_t len)
+{
+	struct asked *a = find_asked(s, request);
+	uint8_t reason = 0;
+	int err = a ? msg_gone_decode(body, len, &reason) : -EPROTO;
+
+	if (!err && a->want) {
+		if (reason == GONE_DAMAGED)
+			s->rx.left_out = true;
+		err = s->c.volume.batch_content_gone(s->rx.batch, a->want);
+	}
+	if (err)
+		return session_bad(s, err, MSG_GONE);
+	drop_asked(s, a);
+	return collect_wants(s);
+}
+
+/* ---- batches ---- */
+
+static int take_batch(struct session *s, uint32_t number, const uint8_t *body, size_t len)
+{
+	struct receiving *r = &s->rx;
+	struct msg_batch m;
+	int err = r->open ? -EPROTO : msg_batch_decode(body, len, &m);
+
+	if (!err && !r->batch)
+		err = s->c.volume.batch_new(s->c.volume.v, s->c.peer, &r->batch);
+	if (err)
+		return session_bad(s, err, MSG_BATCH);
+	r->open = true;
+	r->end_seen = false;
+	r->catching_up = m.flags & BATCH_CATCHING_UP;
+	r->number = number;
+	r->rows = 0;
+	r->bytes = 0;
+	return 0;
+}
+
+static int take_parts(struct session *s, uint32_t number, const uint8_t *body, size_t len)
+{
+	struct receiving *r = &s->rx;
+	struct reader in = reader_of(body, len);
+	const uint8_t *record;
+	size_t n;
+	uint32_t rows = 0;
+	int more;
+
+	if (!r->open || r->end_seen || number != r->number)
+		return session_bad(s, -EPROTO, MSG_PART);
+	r->bytes += len;
+	while ((more = msg_part_next(&in, &record, &n)) > 0) {
+		int err = ++r->rows > BATCH_ROWS_MAX || r->bytes > BATCH_BYTES_MAX ? -EPROTO : 0;
+
+		if (!err)
+			err = s->c.volume.batch_part(r->batch, record, n);
+		if (err)
+			return session_bad(s, err, MSG_PART);
+		rows++;
+	}
+	if (more < 0)
+		return session_bad(s, more, MSG_PART);
+	stats_add(s->c.volume.stats, COUNT_PARTS_RECEIVED, rows);
+	return collect_wants(s);
+}
+
+static int take_end(struct session *s, uint32_t number, const uint8_t *body, size_t len)
+{
+	struct receiving *r = &s->rx;
+	struct msg_mark m;
+	int err = !r->open || r->end_seen || number != r->number ? -EPROTO : msg_mark_decode(body, len, &m);
+
+	if (err)
+		return session_bad(s, err, MSG_END);
+	vector_fini(&r->end.knowledge);
+	r->end = m;
+	r->end_seen = true;
+	return collect_wants(s);
+}
+
+/* The sender is one step ahead while this one's contents still come: kept as it came. */
+static int keep_ahead(struct session *s, uint8_t type, uint32_t number, const uint8_t *body, size_t len)
+{
+	struct receiving *r = &s->rx;
+	bool fits = number == r->number + 1 && !r->ahead_ended && (r->ahead.len > 0) == (type != MSG_BATCH) &&
+		    r->ahead.len + len <= BATCH_BYTES_MAX;
+
+	if (!fits)
+		return session_bad(s, -EPROTO, type);
+	buf_put_u8(&r->ahead, type);
+	buf_put_u32(&r->ahead, number);
+	buf_put_u32(&r->ahead, (uint32_t)len);
+	buf_put(&r->ahead, body, len);
+	r->ahead_ended = type == MSG_END;
+	return r->ahead.err ? session_bad(s, r->ahead.err, type) : 0;
+}
+
+static int take(struct session *s, uint8_t type, uint32_t number, const uint8_t *body, size_t len)
+{
+	if (type == MSG_BATCH)
+		return take_batch(s, number, body, len);
+	return type == MSG_PART ? take_parts(s, number, body, len) : take_end(s, number, body, len);
+}
+
+int receive_batch_message(struct session *s, uint8_t type, uint32_t request, const uint8_t *body, size_t len)
+{
+	if (s->rx.open && s->rx.end_seen)
+		return keep_ahead(s, type, request, body, len);
+	return take(s, type, request, body, len);
+}
+
+static int replay_ahead(struct session *s)
+{
+	struct buf kept = s->rx.ahead;
+	struct reader in = reader_of(kept.p, kept.len);
+	int err = 0;
+
+	s->rx.ahead = (struct buf){0};
+	s->rx.ahead_ended = false;
+	while (!err && in.left) {
+		uint8_t type = read_u8(&in);
+		uint32_t number = read_u32(&in), len = read_u32(&in);
+
+		err = take(s, type, number, read_bytes(&in, len), len);
+	}
+	buf_fini(&kept);
+	return err;
+}
+
+static int apply(struct session *s)
+{
+	struct receiving *r = &s->rx;
+	struct session_volume *v = &s->c.volume;
+	bool cut = (r->end.flags & END_CUT) && !r->left_out;
+	struct msg_mark ack = {.flags = r->left_out ? ACK_LEFT_OUT : 0};
+	struct buf body = {0};
+	int err = v->batch_apply(r->batch, cut ? &r->end.knowledge : NULL);
+
+	if (err)
+		return session_fail(s, err, BYE_ERROR, "cannot apply a batch: %s", strerror(-err));
+	r->open = r->end_seen = false;
+	if ((err = v->knowledge(v->v, &ack.knowledge)))
+		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
+	msg_mark_encode(&ack, &body);
+	vector_fini(&ack.knowledge);
+	err = session_send(s, MSG_ACK, r->number, &body);
+	buf_fini(&body);
+	if (r->end.flags & END_CUT) {
+		r->left_out = false;
+		/* what it sent up to its cut it has: nothing of it goes back */
+		if (!err)
+			err = session_learn(s, &r->end.knowledge);
+	}
+	if (!err && s->c.io.changed)
+		s->c.io.changed(s->c.io.ctx);
+	return err ? err : replay_ahead(s);
+}
+
+int receive_work(struct session *s)
+{
+	struct receiving *r = &s->rx;
+	int err;
+
+	if (!r->open)
+		return 0;
+	if ((err = ask_waiting(s)))
+		return err;
+	if (!r->end_seen || r->n_waiting)
+		return 0;
+	for (uint32_t i = 0; i < r->n_asked; i++)
+		if (r->asked[i].want)
+			return 0;
+	if (!s->c.volume.batch_complete(r->batch))
+		return session_fail(s, -EIO, BYE_ERROR, "a batch lacks contents that nothing asks for");
+	err = apply(s);
+	return err ? err : 1;
+}

@@ -1,0 +1,57 @@
+#!/bin/sh
+# soak.sh [PART...]: what takes longer than tests/run.sh may: the scenarios against a binary with AddressSanitizer and UBSan, unit tests under
+# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9. Parts: asan tsan fuzz sim kill (default: all).
+# MINUTES: of fuzzing for each target (default 2). SEEDS: of the simulation (default 5000). Ends with one line: N passed, N failed.
+set -eu
+cd "$(dirname "$0")/.."
+here=$(pwd)
+sh examples/install-packages.sh attr acl rsync git sqlite3 python3 iproute2 xfsprogs mandoc libclang-rt-14-dev clang
+parts=${*:-asan tsan fuzz sim kill}
+passed=0 failed=0
+count() { # NAME COMMAND...
+    name=$1; shift
+    start=$(date +%s); log=$(mktemp); rc=0
+    "$@" > "$log" 2>&1 || rc=$?
+    if [ "$rc" = 0 ] || [ "$rc" = 77 ]; then passed=$((passed + 1)); echo "ok      $name ($(($(date +%s) - start)) s)"
+    else failed=$((failed + 1)); echo "FAILED  $name (exit $rc)"; tail -n 60 "$log" | sed 's/^/        /'; fi
+    rm -f "$log"
+}
+setup() { # FOLDER OPTIONS...
+    dir=$1; shift
+    [ -f "$dir/build.ninja" ] || CC=clang meson setup "$dir" -Db_lundef=false "$@" > /dev/null
+    ninja -C "$dir" -j 2 | tail -1
+}
+for part in $parts; do
+    case $part in
+    asan)
+        setup build-asan -Db_sanitize=address,undefined
+        for s in tests/scenario/[0-9]*.sh; do
+            case $s in *quickstart* | *install*) continue ;; esac
+            count "$(basename "$s" .sh) (sanitized)" env TWOFOLD="$here/build-asan/src/cli/twofold" UBSAN_OPTIONS=halt_on_error=1 timeout 1500 bash "$s"
+        done ;;
+    tsan)
+        setup build-tsan -Db_sanitize=thread
+        for t in $(meson test -C build-tsan --list 2>/dev/null | sed -n 's/.*unit \/ //p'); do
+            count "$t (thread sanitizer)" meson test -C build-tsan --no-rebuild --print-errorlogs -t 10 "$t"
+        done
+        for s in 10-mount 20-replicate; do
+            for f in tests/scenario/$s*.sh; do [ -e "$f" ] && count "$(basename "$f" .sh) (thread sanitizer)" env TWOFOLD="$here/build-tsan/src/cli/twofold" TSAN_OPTIONS=halt_on_error=1 timeout 1800 bash "$f"; done
+        done ;;
+    fuzz)
+        setup build-fuzz -Db_sanitize=address,undefined -Dfuzz=true
+        for f in build-fuzz/tests/fuzz_*; do
+            case $f in *.p) continue ;; esac
+            n=$(basename "$f"); d=$(mktemp -d)
+            count "$n" "$f" -max_total_time=$((60 * ${MINUTES:-2})) -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$d/" "$d" "tests/corpus/${n#fuzz_}"
+            find "$d" -name 'crash-*' -o -name 'leak-*' -o -name 'timeout-*' | head -3
+            rm -rf "$d"
+        done ;;
+    sim)
+        count "simulation, ${SEEDS:-5000} seeds" build/tests/sim --seeds "${SEEDS:-5000}" ;;
+    kill)
+        for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" ROUNDS=50 timeout 1800 bash "$s"; done ;;
+    *) echo "no such part: $part" >&2; exit 2 ;;
+    esac
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -15,6 +15,8 @@
 #ifndef TWOFOLD_VOLUME_INTERNAL_H
 #define TWOFOLD_VOLUME_INTERNAL_H
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
 
 #include "filedata.h"
 #include "journal.h"
@@ -118,7 +120,7 @@ struct vnode {
 
 	struct list dirty_children; /* directory: dirty vlinks whose parent (in memory) it is (vlink.at_parent) */
 	inum dir_parent;            /* directory: row of its shown parent, 0: not known yet (ask vnode_parent) */
-	uint64_t covered_txn;       /* transaction in which its last change was committed */
+	inum heir;                  /* doomed: the node whose name replaced its last one (its content may serve as the base of a delta); 0 none */
 	bool commit_content;        /* inside of a commit: its content is part of it */
 	struct filedata_snapshot snapshot; /* inside of a commit */
 	bool snapshot_taken;
@@ -148,12 +150,12 @@ struct vlink {
 	uint32_t n_deletion;
 	struct vlink *next_row, *next_id, *next_tag; /* next_tag only while VL_LIVE */
 	struct list at;        /* volume.clean_links or volume.dirty_links */
-	struct list at_parent; /* the parent's dirty_children, while dirty and live and the parent is cached */
+	struct list at_parent; /* the parent's dirty_children, while dirty and live (volume.unparented counts those whose parent is not cached) */
 };
 
 struct exceptions; /* exceptions.c: what is shown otherwise than recorded */
 struct ref_table;  /* refs.c: look-up counts */
-struct pushes;     /* push.c: what should be committed and announced soon */
+struct commit_queue; /* commit.c: who waits for a commit */
 
 #define SIZE_LOCKS 64
 struct volume {
@@ -181,7 +183,7 @@ struct volume {
 	struct vlink **links_by_row, **links_by_id, **links_by_tag;
 	uint32_t n_nodes, n_links, hash_size;
 	struct list clean_nodes, dirty_nodes, clean_links, dirty_links; /* clean ones: least recently used first */
-	uint32_t n_dirty_nodes, n_dirty_links;
+	uint32_t n_dirty_nodes, n_dirty_links, unparented;
 	struct ref_table *refs;
 	struct exceptions *exceptions;
 	uint32_t n_exceptions, n_groups; /* both 0: nothing unusual is shown, no look-up asks exceptions.c */
@@ -213,9 +215,12 @@ struct volume {
 	void *commit_ctx;
 	struct volume_observer observer; /* .ctx and functions NULL: none */
 
-	/* committer thread (committer.c), its own mutex inside */
-	struct committer *committer;
-	int flush_error; /* sticky: the journal or the redo log could not be flushed */
+	struct commit_queue *queue;
+	struct committer *committer; /* committer.c: the background thread, its own mutex inside; NULL: none */
+	atomic_bool unflushed;       /* a COMMIT is not flushed yet */
+	_Atomic uint64_t space_asked_ns;
+	atomic_bool space_full;
+	bool no_background_work; /* being closed */
 };
 struct peer_row_mem {
 	struct peer_config config;

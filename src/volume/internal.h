@@ -269,6 +269,7 @@ int vlink_new(struct volume *v, const struct id *id, struct vnode *node, struct 
 /* A link row without a valid place yet (a deletion came before its place): not live, not counted. */
 int vlink_refer(struct volume *v, const struct id *id, struct vlink **ret);
 void vlink_dirty(struct volume *v, struct vlink *l);
+void vlink_clean(struct volume *v, struct vlink *l); /* commit has written it */
 void vlink_drop(struct volume *v, struct vlink *l);
 /* Changes parent and name (hashes, dirty lists and counts of subdirectories follow); marks it dirty but touches no slot. */
 int vlink_move(struct volume *v, struct vlink *l, struct vnode *parent, const void *name, size_t len);

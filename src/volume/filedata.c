@@ -275,6 +275,23 @@ int filedata_object(struct filedata *f, struct object **ret)
 	return r;
 }
 
+int filedata_object_handle(struct filedata *f, struct object **ret)
+{
+	struct object *o = NULL;
+	int r = 0;
+
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->is_object)
+		r = filedata_open_object(f, &o);
+	if (r == 0 && o)
+		/* It is open: the store gives another handle of the same state, whatever map is named here. */
+		r = object_open(f->e->objects, f->local, &f->object_id, f->epoch, &f->map, &f->root, &o);
+	pthread_rwlock_unlock(&f->lock);
+	if (r == 0)
+		*ret = o;
+	return r;
+}
+
 int filedata_sync_map(struct filedata *f)
 {
 	struct page_map map;

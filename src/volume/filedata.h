@@ -58,4 +58,6 @@ void filedata_not_confirmed(struct filedata *f);
 int filedata_replace(struct filedata *f, const struct content *c, uint64_t local);
 /* The object behind it (opened, borrowed), or NULL with 0 for inline. */
 int filedata_object(struct filedata *f, struct object **ret);
+/* A handle of the object of its own (object_close), good also when the file gets another content meanwhile; NULL with 0 for inline. */
+int filedata_object_handle(struct filedata *f, struct object **ret);
 #endif

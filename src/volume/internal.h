@@ -308,9 +308,26 @@ void attr_of(struct volume *v, const struct vnode *n, struct inode_attr *ret);
 /* Marks a local change of names in dir: mtime and ctime now, times part pending. */
 int dir_touched(struct volume *v, struct vnode *dir);
 int node_ctime(struct volume *v, struct vnode *n);
+/* A directory by inode number, the lead of its group: -ESTALE, -ENOTDIR. */
+int dir_get(struct volume *v, inum ino, struct vnode **ret);
+/* -ENAMETOOLONG, -EINVAL, 0 */
+int name_check(const void *name, size_t len);
+int dir_removable(struct volume *v, struct vnode *dir); /* 0, -ENOTEMPTY */
+/* What a node without a live link becomes: an orphan while it is referenced, else doomed. */
+void node_nameless(struct volume *v, struct vnode *n);
 /* A link dies here: makes its deletion part pending (what it saw included), or drops it where it was never committed; node's counts follow, an unreferenced node
  * without names is doomed. */
 int link_kill(struct volume *v, struct vlink *l);
+
+/* acl.c: the default ACL of dir for a fresh node (a->mode holds the asked mode; without a default ACL the umask is applied). */
+int acl_inherit(const struct attrs *dir, struct attrs *a, uint32_t umask);
+int acl_chmod(struct attrs *a);                     /* a->mode was changed: the access ACL follows */
+int acl_set(struct attrs *a, const char *name, const void *value, size_t len); /* checks, updates the mode; -EINVAL, -EOPNOTSUPP, -EACCES */
+
+/* committer.c */
+void committer_kick(struct volume *v); /* much is dirty: commit now; no locks needed */
+int committer_start(struct volume *v);
+void committer_stop(struct volume *v);
 
 /* ---- commit.c ---- */
 /* Commits everything (only == 0) or names and this inode's content (fsync). Takes commit_mu itself; group commit. */

@@ -6,27 +6,27 @@
 size_t message_body_max(uint8_t type)
 {
 	switch (type) {
-	case MSG_HELLO:
+	case TYPE_HELLO:
 		return HELLO_BODY_MAX;
-	case MSG_PART:
+	case TYPE_PART:
 		return PART_BODY_MAX;
-	case MSG_DATA:
+	case TYPE_DATA:
 		return DATA_BODY_MAX;
-	case MSG_END:
-	case MSG_ACK:
+	case TYPE_END:
+	case TYPE_ACK:
 		return 1 + 2 + VECTOR_MAX * 16;
-	case MSG_GET:
+	case TYPE_GET:
 		return 16 + 16 + 1 + 8 + 2 + HELD_MAX * 64;
-	case MSG_BATCH:
-	case MSG_GONE:
-	case MSG_WANT:
-	case MSG_CREDIT:
-	case MSG_PING:
+	case TYPE_BATCH:
+	case TYPE_GONE:
+	case TYPE_WANT:
+	case TYPE_CREDIT:
+	case TYPE_PING:
 		return 32;
-	case MSG_BYE:
+	case TYPE_BYE:
 		return 2 + 2 + BYE_TEXT_MAX;
-	case MSG_JOIN:
-	case MSG_WELCOME:
+	case TYPE_JOIN:
+	case TYPE_WELCOME:
 		return 512;
 	default:
 		return 0;

@@ -66,7 +66,7 @@ void session_bye(struct session *s, enum bye_code code, const char *text)
 		snprintf(s->error, sizeof s->error, "%s", text);
 	msg_bye_encode(&m, &body);
 	if (!body.err)
-		s->c.io.send(s->c.io.ctx, MSG_BYE, 0, body.p, body.len);
+		s->c.io.send(s->c.io.ctx, TYPE_BYE, 0, body.p, body.len);
 	buf_fini(&body);
 }
 
@@ -122,7 +122,7 @@ int session_start(struct session *s)
 	start.first_counter = vector_get(&m.knowledge, s->c.replica) + 1;
 	msg_hello_encode(&m, &body);
 	vector_fini(&m.knowledge);
-	err = session_send(s, MSG_HELLO, 0, &body);
+	err = session_send(s, TYPE_HELLO, 0, &body);
 	buf_fini(&body);
 	return err;
 }
@@ -153,7 +153,7 @@ static int take_hello(struct session *s, const uint8_t *body, size_t len)
 	if (len >= 4 && le32_load(body) != PROTOCOL_VERSION)
 		return session_fail(s, -EPROTO, BYE_VERSION, "protocol version %u here, %u there", PROTOCOL_VERSION, le32_load(body));
 	if ((err = msg_hello_decode(body, len, &m)))
-		return session_bad(s, err, MSG_HELLO);
+		return session_bad(s, err, TYPE_HELLO);
 	if (m.replica == s->c.replica)
 		err = session_fail(s, -EPROTO, BYE_DUPLICATE, "the peer is this replica itself, or a copy of its store");
 	else if (m.replica != s->c.peer)
@@ -180,12 +180,12 @@ static int take_ping(struct session *s, const uint8_t *body, size_t len)
 	int err = msg_ping_decode(body, len, &answer);
 
 	if (err)
-		return session_bad(s, err, MSG_PING);
+		return session_bad(s, err, TYPE_PING);
 	/* a peer that asks without reading does not make the queue grow */
 	if (answer || !session_has_room(s))
 		return 0;
 	buf_put_u8(&out, 1);
-	err = session_send(s, MSG_PING, 0, &out);
+	err = session_send(s, TYPE_PING, 0, &out);
 	buf_fini(&out);
 	return err;
 }
@@ -207,7 +207,7 @@ static int take_ignored(struct session *s, uint8_t type, const uint8_t *body, si
 	struct id id;
 	uint64_t bytes;
 	uint8_t kind;
-	int err = type == MSG_WANT ? msg_want_decode(body, len, &kind, &id) : msg_credit_decode(body, len, &bytes);
+	int err = type == TYPE_WANT ? msg_want_decode(body, len, &kind, &id) : msg_credit_decode(body, len, &bytes);
 
 	return err ? session_bad(s, err, type) : 0;
 }
@@ -219,29 +219,29 @@ int session_receive(struct session *s, uint8_t type, uint32_t request, const uin
 	s->last_heard_ns = now_ns(s);
 	if (!message_body_max(type) || len > message_body_max(type))
 		return session_fail(s, -EPROTO, BYE_PROTOCOL, "message of type %u and %zu bytes", type, len);
-	if (type == MSG_BYE)
+	if (type == TYPE_BYE)
 		return take_bye(s, body, len);
-	if ((type == MSG_HELLO) == s->hello_seen)
+	if ((type == TYPE_HELLO) == s->hello_seen)
 		return session_bad(s, -EPROTO, type);
 	switch (type) {
-	case MSG_HELLO:
+	case TYPE_HELLO:
 		return take_hello(s, body, len);
-	case MSG_BATCH:
-	case MSG_PART:
-	case MSG_END:
+	case TYPE_BATCH:
+	case TYPE_PART:
+	case TYPE_END:
 		return receive_batch_message(s, type, request, body, len);
-	case MSG_ACK:
+	case TYPE_ACK:
 		return send_ack(s, request, body, len);
-	case MSG_GET:
+	case TYPE_GET:
 		return send_get(s, request, body, len);
-	case MSG_DATA:
+	case TYPE_DATA:
 		return receive_data(s, request, body, len);
-	case MSG_GONE:
+	case TYPE_GONE:
 		return receive_gone(s, request, body, len);
-	case MSG_PING:
+	case TYPE_PING:
 		return take_ping(s, body, len);
-	case MSG_WANT:   /* a part is sent again with the batch that follows what its asker has: nothing to do */
-	case MSG_CREDIT: /* TCP's window is the flow control of this version */
+	case TYPE_WANT:   /* a part is sent again with the batch that follows what its asker has: nothing to do */
+	case TYPE_CREDIT: /* TCP's window is the flow control of this version */
 		return take_ignored(s, type, body, len);
 	default:
 		return session_bad(s, -EPROTO, type);
@@ -289,7 +289,7 @@ int session_tick(struct session *s)
 	if (now - s->last_sent_ns < PING_NS || !session_has_room(s))
 		return 0;
 	buf_put_u8(&out, 0);
-	err = session_send(s, MSG_PING, 0, &out);
+	err = session_send(s, TYPE_PING, 0, &out);
 	buf_fini(&out);
 	return err;
 }

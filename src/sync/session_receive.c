@@ -30,7 +30,7 @@ static int add_waiting(struct session *s, const struct content_want *w, uint8_t 
 		struct waiting *p = reallocarray(r->waiting, cap, sizeof *p);
 
 		if (!p)
-			return session_bad(s, -ENOMEM, MSG_PART);
+			return session_bad(s, -ENOMEM, TYPE_PART);
 		r->waiting = p;
 		r->cap_waiting = cap;
 	}
@@ -48,7 +48,7 @@ static int collect_wants(struct session *s)
 		if (err)
 			return err;
 	}
-	return more < 0 ? session_bad(s, more, MSG_PART) : 0;
+	return more < 0 ? session_bad(s, more, TYPE_PART) : 0;
 }
 
 static int ask(struct session *s, const struct waiting *w)
@@ -61,7 +61,7 @@ static int ask(struct session *s, const struct waiting *w)
 	int err;
 
 	if (!m)
-		return session_bad(s, -ENOMEM, MSG_PART);
+		return session_bad(s, -ENOMEM, TYPE_PART);
 	m->node = c->node;
 	m->dot = c->dot;
 	m->forms = w->forms;
@@ -74,7 +74,7 @@ static int ask(struct session *s, const struct waiting *w)
 	*a = (struct asked){.want = c, .request = r->next_request++, .forms = w->forms, .big = c->length > ASKED_BIG_BYTES};
 	r->n_asked++;
 	r->n_asked_big += a->big;
-	err = session_send(s, MSG_GET, a->request, &body);
+	err = session_send(s, TYPE_GET, a->request, &body);
 	buf_fini(&body);
 	return err;
 }
@@ -144,7 +144,7 @@ int receive_data(struct session *s, uint32_t request, const uint8_t *body, size_
 	int err = a ? msg_data_decode(body, len, &last, &chunk, &n) : -EPROTO;
 
 	if (err)
-		return session_bad(s, err, MSG_DATA);
+		return session_bad(s, err, TYPE_DATA);
 	if (!a->want) {
 		if (last)
 			drop_asked(s, a);
@@ -158,7 +158,7 @@ int receive_data(struct session *s, uint32_t request, const uint8_t *body, size_
 	if (err == -ENODATA || err == -EBADMSG)
 		return ask_again(s, a, err, last);
 	if (err < 0)
-		return session_bad(s, err, MSG_DATA);
+		return session_bad(s, err, TYPE_DATA);
 	/* whole and verified; a sender that goes on after it is listened to no more */
 	a->want = NULL;
 	if (last)
@@ -178,7 +178,7 @@ int receive_gone(struct session *s, uint32_t request, const uint8_t *body, size_
 		err = s->c.volume.batch_content_gone(s->rx.batch, a->want);
 	}
 	if (err)
-		return session_bad(s, err, MSG_GONE);
+		return session_bad(s, err, TYPE_GONE);
 	drop_asked(s, a);
 	return collect_wants(s);
 }
@@ -194,7 +194,7 @@ static int take_batch(struct session *s, uint32_t number, const uint8_t *body, s
 	if (!err && !r->batch)
 		err = s->c.volume.batch_new(s->c.volume.v, s->c.peer, &r->batch);
 	if (err)
-		return session_bad(s, err, MSG_BATCH);
+		return session_bad(s, err, TYPE_BATCH);
 	r->open = true;
 	r->end_seen = false;
 	r->catching_up = m.flags & BATCH_CATCHING_UP;
@@ -214,7 +214,7 @@ static int take_parts(struct session *s, uint32_t number, const uint8_t *body, s
 	int more;
 
 	if (!r->open || r->end_seen || number != r->number)
-		return session_bad(s, -EPROTO, MSG_PART);
+		return session_bad(s, -EPROTO, TYPE_PART);
 	r->bytes += len;
 	while ((more = msg_part_next(&in, &record, &n)) > 0) {
 		int err = ++r->rows > BATCH_ROWS_MAX || r->bytes > BATCH_BYTES_MAX ? -EPROTO : 0;
@@ -222,11 +222,11 @@ static int take_parts(struct session *s, uint32_t number, const uint8_t *body, s
 		if (!err)
 			err = s->c.volume.batch_part(r->batch, record, n);
 		if (err)
-			return session_bad(s, err, MSG_PART);
+			return session_bad(s, err, TYPE_PART);
 		rows++;
 	}
 	if (more < 0)
-		return session_bad(s, more, MSG_PART);
+		return session_bad(s, more, TYPE_PART);
 	stats_add(s->c.volume.stats, COUNT_PARTS_RECEIVED, rows);
 	return collect_wants(s);
 }
@@ -238,7 +238,7 @@ static int take_end(struct session *s, uint32_t number, const uint8_t *body, siz
 	int err = !r->open || r->end_seen || number != r->number ? -EPROTO : msg_mark_decode(body, len, &m);
 
 	if (err)
-		return session_bad(s, err, MSG_END);
+		return session_bad(s, err, TYPE_END);
 	vector_fini(&r->end.knowledge);
 	r->end = m;
 	r->end_seen = true;
@@ -249,7 +249,7 @@ static int take_end(struct session *s, uint32_t number, const uint8_t *body, siz
 static int keep_ahead(struct session *s, uint8_t type, uint32_t number, const uint8_t *body, size_t len)
 {
 	struct receiving *r = &s->rx;
-	bool fits = number == r->number + 1 && !r->ahead_ended && (r->ahead.len > 0) == (type != MSG_BATCH) &&
+	bool fits = number == r->number + 1 && !r->ahead_ended && (r->ahead.len > 0) == (type != TYPE_BATCH) &&
 		    r->ahead.len + len <= BATCH_BYTES_MAX;
 
 	if (!fits)
@@ -258,15 +258,15 @@ static int keep_ahead(struct session *s, uint8_t type, uint32_t number, const ui
 	buf_put_u32(&r->ahead, number);
 	buf_put_u32(&r->ahead, (uint32_t)len);
 	buf_put(&r->ahead, body, len);
-	r->ahead_ended = type == MSG_END;
+	r->ahead_ended = type == TYPE_END;
 	return r->ahead.err ? session_bad(s, r->ahead.err, type) : 0;
 }
 
 static int take(struct session *s, uint8_t type, uint32_t number, const uint8_t *body, size_t len)
 {
-	if (type == MSG_BATCH)
+	if (type == TYPE_BATCH)
 		return take_batch(s, number, body, len);
-	return type == MSG_PART ? take_parts(s, number, body, len) : take_end(s, number, body, len);
+	return type == TYPE_PART ? take_parts(s, number, body, len) : take_end(s, number, body, len);
 }
 
 int receive_batch_message(struct session *s, uint8_t type, uint32_t request, const uint8_t *body, size_t len)
@@ -310,7 +310,7 @@ static int apply(struct session *s)
 		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
 	msg_mark_encode(&ack, &body);
 	vector_fini(&ack.knowledge);
-	err = session_send(s, MSG_ACK, r->number, &body);
+	err = session_send(s, TYPE_ACK, r->number, &body);
 	buf_fini(&body);
 	if (r->end.flags & END_CUT) {
 		r->left_out = false;

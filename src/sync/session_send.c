@@ -96,7 +96,7 @@ static int send_end(struct session *s, bool cut)
 	if (cut)
 		m.knowledge = t->upto;
 	msg_mark_encode(&m, &body);
-	err = session_send(s, MSG_END, t->number, &body);
+	err = session_send(s, TYPE_END, t->number, &body);
 	buf_fini(&body);
 	t->number++;
 	t->step_open = false;
@@ -112,7 +112,7 @@ static int open_step(struct session *s)
 	int err;
 
 	msg_batch_encode(&m, &body);
-	err = session_send(s, MSG_BATCH, t->number, &body);
+	err = session_send(s, TYPE_BATCH, t->number, &body);
 	buf_fini(&body);
 	t->step_open = true;
 	t->step_rows = 0;
@@ -144,7 +144,7 @@ static int send_parts(struct session *s)
 		return session_fail(s, err ? err : -ENOMEM, BYE_ERROR, "cannot read the journal");
 	}
 	if (rows)
-		err = session_send(s, MSG_PART, t->number, &body);
+		err = session_send(s, TYPE_PART, t->number, &body);
 	t->step_rows += rows;
 	t->step_bytes += body.len;
 	buf_fini(&body);
@@ -164,9 +164,9 @@ int send_ack(struct session *s, uint32_t number, const uint8_t *body, size_t len
 	int err;
 
 	if (!t->active || number != t->acked || t->acked == t->number)
-		return session_bad(s, -EPROTO, MSG_ACK);
+		return session_bad(s, -EPROTO, TYPE_ACK);
 	if ((err = msg_mark_decode(body, len, &m)))
-		return session_bad(s, err, MSG_ACK);
+		return session_bad(s, err, TYPE_ACK);
 	t->acked++;
 	err = session_learn(s, &m.knowledge);
 	vector_fini(&m.knowledge);
@@ -188,9 +188,9 @@ int send_get(struct session *s, uint32_t request, const uint8_t *body, size_t le
 	int err;
 
 	if (g->n == SERVE_MAX)
-		return session_bad(s, -EPROTO, MSG_GET);
+		return session_bad(s, -EPROTO, TYPE_GET);
 	if (!(v = calloc(1, sizeof *v)))
-		return session_bad(s, -ENOMEM, MSG_GET);
+		return session_bad(s, -ENOMEM, TYPE_GET);
 	v->request = request;
 	err = msg_get_decode(body, len, &v->get);
 	for (uint32_t i = 0; !err && i < g->n; i++)
@@ -198,7 +198,7 @@ int send_get(struct session *s, uint32_t request, const uint8_t *body, size_t le
 			err = -EPROTO;
 	if (err) {
 		free(v);
-		return session_bad(s, err, MSG_GET);
+		return session_bad(s, err, TYPE_GET);
 	}
 	g->queue[g->n++] = v;
 	return 0;
@@ -224,7 +224,7 @@ static int send_gone(struct session *s, uint32_t at, int why)
 			(unsigned long long)v->get.dot.counter, (unsigned long long)s->c.peer,
 			why == -EBADMSG ? "it does not authenticate" : strerror(-why));
 	buf_put_u8(&body, why == -ESTALE ? GONE_REPLACED : GONE_DAMAGED);
-	err = session_send(s, MSG_GONE, v->request, &body);
+	err = session_send(s, TYPE_GONE, v->request, &body);
 	buf_fini(&body);
 	drop_serve(s, at);
 	return err;
@@ -259,7 +259,7 @@ static int send_chunk(struct session *s)
 		return send_gone(s, at, more < 0 ? more : -ENOMEM);
 	}
 	body.p[0] = more == 0;
-	err = session_send(s, MSG_DATA, q->request, &body);
+	err = session_send(s, TYPE_DATA, q->request, &body);
 	buf_fini(&body);
 	stats_since(v->stats, STAGE_SEND, start);
 	if (!more) {

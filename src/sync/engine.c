@@ -1,0 +1,699 @@
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine_state.h"
+#include "log.h"
+
+#define KEEP_MS 1000
+#define REFRESH_ROUNDS 5       /* rounds of the keeper after which peers and members are read again unasked */
+#define CONNECT_WAIT_MS 3000   /* engine_wait_in_sync gives a first connection so long */
+
+static uint64_t now_ns(const struct engine *e) { return env_mono_ns(e->env); }
+
+static void wake(int fd)
+{
+	uint64_t one = 1;
+
+	(void)!write(fd, &one, sizeof one);
+}
+
+void engine_event(struct engine *e)
+{
+	e->events++;
+	pthread_cond_broadcast(&e->cond);
+}
+
+struct peering *engine_find(struct engine *e, uint64_t replica)
+{
+	for (uint32_t i = 0; i < e->n_peering; i++)
+		if (e->peering[i].replica == replica)
+			return &e->peering[i];
+	return NULL;
+}
+
+/* ---- status ---- */
+
+static void publish_peering(struct engine *e, struct peer_status *st, const struct peering *p)
+{
+	st->replica = p->replica;
+	memcpy(st->name, p->name, sizeof st->name);
+	memcpy(st->address, p->address, sizeof st->address);
+	memcpy(st->last_error, p->last_error, sizeof st->last_error);
+	st->sent_bytes += p->sent_bytes;
+	st->received_bytes += p->received_bytes;
+	st->saved_bytes += p->saved_bytes;
+}
+
+void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live)
+{
+	struct peer_status st = *live;
+	struct peering *p;
+
+	pthread_mutex_lock(&e->lock);
+	p = engine_find(e, replica);
+	if (p) {
+		p->live = *live;
+		publish_peering(e, &st, p);
+	}
+	pthread_mutex_unlock(&e->lock);
+	if (p)
+		volume_set_peer_status(e->v, &st);
+}
+
+static struct connection *connection_of(struct engine *e, uint64_t replica, bool up_only)
+{
+	for (struct connection *c = e->connections; c; c = c->next)
+		if (c->peer == replica && !c->finished && (c->up || !up_only))
+			return c;
+	return NULL;
+}
+
+/* Peers without a connection: what they lack is known from what they acknowledged. */
+static void publish_absent(struct engine *e)
+{
+	struct peer_status *list = NULL;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&e->lock);
+	if (e->n_peering)
+		list = calloc(e->n_peering, sizeof *list);
+	for (uint32_t i = 0; list && i < e->n_peering; i++) {
+		struct peering *p = &e->peering[i];
+
+		if (connection_of(e, p->replica, true))
+			continue;
+		p->live = (struct peer_status){0};
+		publish_peering(e, &list[n], p);
+		list[n].state = p->paused ? PEER_PAUSED : p->refused ? PEER_REFUSED :
+				connection_of(e, p->replica, false) ? PEER_CONNECTING : PEER_DISCONNECTED;
+		n++;
+	}
+	pthread_mutex_unlock(&e->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		struct vector has = {0};
+		struct backlog b = {0};
+
+		if (!volume_peer_knowledge(e->v, list[i].replica, &has) && !volume_backlog(e->v, &has, &b)) {
+			list[i].backlog_parts = b.parts;
+			list[i].backlog_files = b.files;
+			list[i].backlog_bytes = b.bytes;
+			list[i].oldest_ns = b.oldest_ns;
+		}
+		vector_fini(&has);
+		volume_set_peer_status(e->v, &list[i]);
+	}
+	free(list);
+}
+
+/* ---- what a connection reports ---- */
+
+/* Both sides may have dialed at once, or the peer came back before its old connection was noticed to be dead. Both sides keep the same one. */
+void engine_connection_up(struct connection *c)
+{
+	struct engine *e = c->e;
+	uint64_t mine = volume_header(e->v)->replica, tag = session_peer_tag(c->session);
+	bool add = false;
+	char name[33] = "";
+
+	pthread_mutex_lock(&e->lock);
+	c->peer_tag = tag;
+	for (struct connection *o = e->connections; o; o = o->next) {
+		bool newer, keep_new;
+
+		if (o == c || o->peer != c->peer || !o->up || o->finished || o->stop)
+			continue;
+		newer = o->peer_tag != tag || o->initiator == c->initiator;
+		keep_new = newer || c->initiator == (mine < c->peer);
+		connection_stop(keep_new ? o : c, BYE_DUPLICATE, "another connection of the two is in use");
+	}
+	c->up = true;
+	struct peering *p = engine_find(e, c->peer);
+	if (p) {
+		p->refused = false;
+		p->last_error[0] = 0;
+		snprintf(name, sizeof name, "%s", p->name);
+		if (p->paused)
+			connection_stop(c, BYE_PAUSED, "this peering is paused");
+	} else {
+		add = true;
+	}
+	e->refresh = e->refresh || add;
+	engine_event(e);
+	pthread_mutex_unlock(&e->lock);
+	log_info("peer %s (%016llx): connected, %s", name[0] ? name : "?", (unsigned long long)c->peer, c->initiator ? "by dialing" : "it dialed");
+	if (add) {
+		/* a member that was invited elsewhere and knows our address */
+		struct peer_config g = {.replica = c->peer};
+		int err = volume_set_peer(e->v, &g);
+
+		if (err)
+			log_error("peer %016llx: cannot be noted: %s", (unsigned long long)c->peer, strerror(-err));
+		wake(e->wake_fd);
+	}
+}
+
+void engine_poke_others(struct engine *e, const struct connection *but)
+{
+	pthread_mutex_lock(&e->lock);
+	for (struct connection *c = e->connections; c; c = c->next) {
+		if (c == but || c->finished)
+			continue;
+		atomic_store(&c->poked, true);
+		connection_wake(c);
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+void engine_connection_news(struct connection *c)
+{
+	struct engine *e = c->e;
+	struct vector has;
+
+	if (!vector_copy(&has, session_peer_has(c->session))) {
+		pthread_mutex_lock(&e->lock);
+		vector_fini(&c->peer_has);
+		c->peer_has = has;
+		engine_event(e);
+		pthread_mutex_unlock(&e->lock);
+	}
+	/* what came from this peer goes on to the others */
+	engine_poke_others(e, c);
+}
+
+static bool is_refusal(uint16_t code) { return code == BYE_VERSION || code == BYE_REMOVED || code == BYE_UNKNOWN || code == BYE_RESTORED; }
+
+static void back_off(struct engine *e, struct peering *p, bool lived, bool refused)
+{
+	uint64_t most = refused ? BACKOFF_REFUSED_NS : BACKOFF_MAX_NS, jitter;
+
+	if (lived || p->backoff_ns < BACKOFF_MIN_NS)
+		p->backoff_ns = BACKOFF_MIN_NS;
+	else if (p->backoff_ns < most)
+		p->backoff_ns *= 2;
+	if (p->backoff_ns > most || refused)
+		p->backoff_ns = most;
+	env_random(e->env, &jitter, sizeof jitter);
+	p->next_dial_ns = now_ns(e) + p->backoff_ns / 2 + jitter % (p->backoff_ns / 2);
+}
+
+void engine_connection_over(struct connection *c, int err)
+{
+	struct engine *e = c->e;
+	uint16_t code = c->session ? session_bye_code(c->session) : 0;
+	bool quiet = code == BYE_DUPLICATE || code == BYE_RENEW || err == -ECANCELED;
+	bool refused = is_refusal(code) || err == -EACCES;
+	bool news = false, known = false;
+	char name[33] = "?";
+
+	pthread_mutex_lock(&e->lock);
+	struct peering *p = c->peer ? engine_find(e, c->peer) : NULL;
+	if (p) {
+		known = true;
+		snprintf(name, sizeof name, "%s", p->name);
+		p->sent_bytes += c->sent_bytes;
+		p->received_bytes += c->received_bytes;
+		p->saved_bytes += p->live.saved_bytes;
+		p->live = (struct peer_status){0};
+		if (!quiet && !e->stopping) {
+			news = strcmp(p->last_error, c->error) != 0;
+			memcpy(p->last_error, c->error, sizeof p->last_error);
+			p->refused = refused && !connection_of(e, c->peer, true);
+		}
+		if (code == BYE_RENEW)
+			p->next_dial_ns = 0;
+		else
+			back_off(e, p, c->was_up, refused);
+	}
+	if (c->half_open)
+		e->half_open--;
+	c->half_open = c->up = false;
+	c->finished = true;
+	engine_event(e);
+	pthread_mutex_unlock(&e->lock);
+	if (c->was_up && known)
+		log_info("peer %s: disconnected: %s", name, c->error);
+	else if (err && !quiet && (news || !known))
+		log_warn("peer %s%s%s: %s", known ? name : "(not known yet)", c->remote[0] ? " at " : "", c->remote, c->error);
+	wake(e->wake_fd);
+}
+
+/* ---- the keeper ---- */
+
+static void free_connection(struct connection *c)
+{
+	session_free(c->session);
+	channel_free(c->channel);
+	vector_fini(&c->peer_has);
+	if (c->fd >= 0)
+		close(c->fd);
+	close(c->wake_fd);
+	free(c);
+}
+
+static void reap(struct engine *e, bool all)
+{
+	struct connection *over = NULL, **at;
+
+	pthread_mutex_lock(&e->lock);
+	for (at = &e->connections; *at;) {
+		struct connection *c = *at;
+
+		if (!c->finished && !all) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		c->next = over;
+		over = c;
+	}
+	pthread_mutex_unlock(&e->lock);
+	while (over) {
+		struct connection *c = over;
+
+		over = c->next;
+		pthread_join(c->thread, NULL);
+		free_connection(c);
+	}
+}
+
+static void merge_peer(struct engine *e, const struct peer_config *g, const struct member *m)
+{
+	struct peering *p = engine_find(e, g->replica);
+
+	if (!p) {
+		struct peering *grown = reallocarray(e->peering, e->n_peering + 1, sizeof *grown);
+
+		if (!grown)
+			return;
+		e->peering = grown;
+		p = &grown[e->n_peering++];
+		*p = (struct peering){.replica = g->replica};
+	}
+	p->seen = true;
+	if (p->paused && !g->paused)
+		p->next_dial_ns = p->backoff_ns = 0;
+	p->paused = g->paused;
+	memcpy(p->address, g->address, sizeof p->address);
+	p->is_member = m != NULL;
+	if (!m) {
+		snprintf(p->name, sizeof p->name, "%016llx", (unsigned long long)g->replica);
+		return;
+	}
+	memcpy(p->name, m->name, sizeof p->name);
+	memcpy(p->static_public, m->static_public, sizeof p->static_public);
+	if (!p->address[0])
+		memcpy(p->address, m->address, sizeof p->address);
+	p->removed = m->removed;
+}
+
+static const struct member *member_of(const struct member *m, const uint64_t *replica, uint32_t n, uint64_t which)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (replica[i] == which)
+			return &m[i];
+	return NULL;
+}
+
+/* What the settings say now is done to the connections. Locked. */
+static void heed_settings(struct engine *e, const struct member *m, const uint64_t *replica, uint32_t n_member)
+{
+	for (struct connection *c = e->connections; c; c = c->next) {
+		const struct member *of = c->up ? member_of(m, replica, n_member, c->peer) : NULL;
+		const struct peering *p = c->up ? engine_find(e, c->peer) : NULL;
+
+		if (of && of->removed)
+			connection_stop(c, BYE_REMOVED, "this replica was removed from the volume");
+		else if (p && p->paused)
+			connection_stop(c, BYE_PAUSED, "this peering is paused");
+	}
+}
+
+static void refresh(struct engine *e)
+{
+	struct peer_config *g = NULL;
+	struct member *m = NULL;
+	uint64_t *replica = NULL, *gone = NULL;
+	uint32_t n = 0, n_member = 0, n_gone = 0;
+	int err = volume_peers(e->v, &g, &n);
+
+	if (!err)
+		err = volume_members(e->v, &m, &replica, &n_member);
+	if (err) {
+		log_error("peers cannot be read: %s", strerror(-err));
+		goto out;
+	}
+	pthread_mutex_lock(&e->lock);
+	for (uint32_t i = 0; i < e->n_peering; i++)
+		e->peering[i].seen = false;
+	for (uint32_t i = 0; i < n; i++)
+		merge_peer(e, &g[i], member_of(m, replica, n_member, g[i].replica));
+	gone = calloc(e->n_peering + 1, sizeof *gone);
+	for (uint32_t i = 0; i < e->n_peering;) {
+		if (e->peering[i].seen || !gone) {
+			i++;
+			continue;
+		}
+		gone[n_gone++] = e->peering[i].replica;
+		e->peering[i] = e->peering[--e->n_peering];
+	}
+	heed_settings(e, m, replica, n_member);
+	pthread_mutex_unlock(&e->lock);
+	for (uint32_t i = 0; i < n_gone; i++)
+		volume_drop_peer_status(e->v, gone[i]);
+out:
+	free(gone);
+	free(g);
+	free(m);
+	free(replica);
+}
+
+/* Dials whom it is time to dial; returns how long until the next one, at most KEEP_MS. */
+static int dial(struct engine *e)
+{
+	uint64_t now = now_ns(e), next = now + KEEP_MS * 1000000ull;
+	struct peering *todo = NULL;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&e->lock);
+	if (e->n_peering)
+		todo = calloc(e->n_peering, sizeof *todo);
+	for (uint32_t i = 0; todo && i < e->n_peering; i++) {
+		struct peering *p = &e->peering[i];
+
+		if (!p->address[0] || p->paused || !p->is_member || p->removed || connection_of(e, p->replica, false))
+			continue;
+		if (p->next_dial_ns <= now)
+			todo[n++] = *p;
+		else if (p->next_dial_ns < next)
+			next = p->next_dial_ns;
+	}
+	pthread_mutex_unlock(&e->lock);
+	for (uint32_t i = 0; i < n; i++)
+		connection_spawn(e, -1, &todo[i]);
+	free(todo);
+	return (int)((next - now) / 1000000) + 1;
+}
+
+static void *keeper_main(void *arg)
+{
+	struct engine *e = arg;
+	uint64_t published = 0, count;
+	int round = 0, wait_ms;
+
+	for (;;) {
+		bool stop, now;
+		struct pollfd p = {.fd = e->wake_fd, .events = POLLIN};
+
+		pthread_mutex_lock(&e->lock);
+		stop = e->stopping;
+		now = e->refresh || round % REFRESH_ROUNDS == 0;
+		e->refresh = false;
+		pthread_mutex_unlock(&e->lock);
+		if (stop)
+			return NULL;
+		reap(e, false);
+		if (now)
+			refresh(e);
+		wait_ms = dial(e);
+		if (now || now_ns(e) - published >= KEEP_MS * 1000000ull) {
+			publish_absent(e);
+			published = now_ns(e);
+			round++;
+		}
+		if (poll(&p, 1, wait_ms) > 0)
+			(void)!read(e->wake_fd, &count, sizeof count);
+	}
+}
+
+/* ---- the acceptor ---- */
+
+static void accept_one(struct engine *e, int listen_fd)
+{
+	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	bool full;
+
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&e->lock);
+	full = e->half_open >= HALF_OPEN_MAX;
+	pthread_mutex_unlock(&e->lock);
+	if (full) {
+		close(fd);
+		return;
+	}
+	socket_tune(fd);
+	connection_spawn(e, fd, NULL);
+}
+
+static void *acceptor_main(void *arg)
+{
+	struct engine *e = arg;
+	struct pollfd p[LISTEN_MAX + 1];
+
+	for (int i = 0; i < e->n_listen; i++)
+		p[i] = (struct pollfd){.fd = e->listen_fd[i], .events = POLLIN};
+	p[e->n_listen] = (struct pollfd){.fd = e->accept_wake_fd, .events = POLLIN};
+	for (;;) {
+		if (poll(p, (nfds_t)e->n_listen + 1, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (p[e->n_listen].revents)
+			return NULL;
+		for (int i = 0; i < e->n_listen; i++)
+			if (p[i].revents)
+				accept_one(e, e->listen_fd[i]);
+	}
+}
+
+/* ---- life ---- */
+
+static void on_commit(void *ctx) { engine_poke_others(ctx, NULL); }
+
+int engine_new(struct volume *v, const struct engine_options *o, struct engine **ret)
+{
+	struct engine *e = calloc(1, sizeof *e);
+	pthread_condattr_t attr;
+	int err = -ENOMEM;
+
+	if (!e)
+		return -ENOMEM;
+	e->v = v;
+	e->env = &env_real;
+	e->wake_fd = e->accept_wake_fd = -1;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&e->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	if (o && o->listen) {
+		e->listens = true;
+		if ((err = address_parse(o->listen, &e->listen_at)))
+			goto fail;
+	}
+	err = -ENOMEM;
+	if (!(e->static_secret = sodium_malloc(32)))
+		goto fail;
+	if ((err = header_static_secret(volume_header(v), volume_keyring(v), e->static_secret)))
+		goto fail;
+	e->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	e->accept_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->wake_fd < 0 || e->accept_wake_fd < 0) {
+		err = -errno;
+		goto fail;
+	}
+	channel_prologue(keyring_volume(volume_keyring(v)), e->prologue);
+	*ret = e;
+	return 0;
+fail:
+	engine_free(e);
+	return err;
+}
+
+static void close_listeners(struct engine *e)
+{
+	while (e->n_listen)
+		close(e->listen_fd[--e->n_listen]);
+	e->port = 0;
+}
+
+int engine_start(struct engine *e)
+{
+	int err;
+
+	if (e->listens) {
+		err = address_listen(&e->listen_at, e->listen_fd, &e->n_listen, &e->port);
+		if (err) {
+			log_error("cannot listen on %s:%s: %s", e->listen_at.host[0] ? e->listen_at.host : "*", e->listen_at.port, strerror(-err));
+			return err;
+		}
+		if ((err = -pthread_create(&e->acceptor, NULL, acceptor_main, e))) {
+			close_listeners(e);
+			return err;
+		}
+	}
+	e->refresh = true;
+	if ((err = -pthread_create(&e->keeper, NULL, keeper_main, e))) {
+		if (e->listens) {
+			wake(e->accept_wake_fd);
+			pthread_join(e->acceptor, NULL);
+			close_listeners(e);
+		}
+		return err;
+	}
+	e->started = true;
+	volume_set_commit_listener(e->v, on_commit, e);
+	return 0;
+}
+
+void engine_stop(struct engine *e)
+{
+	if (!e->started)
+		return;
+	volume_set_commit_listener(e->v, NULL, NULL);
+	pthread_mutex_lock(&e->lock);
+	e->stopping = true;
+	for (struct connection *c = e->connections; c; c = c->next)
+		connection_stop(c, BYE_STOPPING, "the replica is being unmounted");
+	engine_event(e);
+	pthread_mutex_unlock(&e->lock);
+	wake(e->wake_fd);
+	pthread_join(e->keeper, NULL);
+	if (e->listens) {
+		wake(e->accept_wake_fd);
+		pthread_join(e->acceptor, NULL);
+		close_listeners(e);
+	}
+	reap(e, true);
+	e->started = false;
+}
+
+void engine_free(struct engine *e)
+{
+	if (!e)
+		return;
+	if (e->wake_fd >= 0)
+		close(e->wake_fd);
+	if (e->accept_wake_fd >= 0)
+		close(e->accept_wake_fd);
+	sodium_free(e->static_secret);
+	free(e->peering);
+	pthread_cond_destroy(&e->cond);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+uint16_t engine_port(const struct engine *e) { return e->port; }
+
+void engine_poke(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->refresh = true;
+	pthread_mutex_unlock(&e->lock);
+	engine_poke_others(e, NULL);
+	wake(e->wake_fd);
+}
+
+/* ---- waiting ---- */
+
+static struct timespec deadline_in(int timeout_ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += timeout_ms / 1000;
+	t.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* Locked. 0: all connected peers have it; -EAGAIN: one has not; -ENOTCONN: none is connected; 0 also without peers. */
+static int look_in_sync(struct engine *e, const struct vector *target)
+{
+	bool connected = false;
+
+	for (struct connection *c = e->connections; c; c = c->next) {
+		if (!c->up || c->finished || c->stop)
+			continue;
+		connected = true;
+		if (!vector_covers(&c->peer_has, target))
+			return -EAGAIN;
+	}
+	return connected || !e->n_peering ? 0 : -ENOTCONN;
+}
+
+int engine_wait_in_sync(struct engine *e, int timeout_ms)
+{
+	struct timespec end = deadline_in(timeout_ms);
+	struct timespec connect_end = deadline_in(timeout_ms < CONNECT_WAIT_MS ? timeout_ms : CONNECT_WAIT_MS);
+	struct vector target = {0};
+	int err = volume_commit(e->v), waited = 0;
+
+	if (!err)
+		err = volume_knowledge(e->v, &target);
+	if (err)
+		return err;
+	engine_poke(e);
+	pthread_mutex_lock(&e->lock);
+	while ((err = look_in_sync(e, &target)) && !waited && !e->stopping)
+		waited = pthread_cond_timedwait(&e->cond, &e->lock, err == -ENOTCONN ? &connect_end : &end);
+	pthread_mutex_unlock(&e->lock);
+	vector_fini(&target);
+	return err == -EAGAIN ? -ETIMEDOUT : err;
+}
+
+int engine_wait_durable(struct engine *e, enum fsync_mode mode, int timeout_ms)
+{
+	struct timespec end = deadline_in(timeout_ms);
+	struct vector target = {0};
+	int err, waited = 0;
+
+	if (mode == FSYNC_LOCAL)
+		return 0;
+	if ((err = volume_knowledge(e->v, &target)))
+		return err;
+	for (;;) {
+		uint64_t seen;
+
+		pthread_mutex_lock(&e->lock);
+		seen = e->events;
+		pthread_mutex_unlock(&e->lock);
+		err = volume_peers_have(e->v, mode, &target);
+		if (err || waited)
+			break;
+		pthread_mutex_lock(&e->lock);
+		while (seen == e->events && !waited && !e->stopping)
+			waited = pthread_cond_timedwait(&e->cond, &e->lock, &end);
+		if (e->stopping)
+			waited = ETIMEDOUT;
+		pthread_mutex_unlock(&e->lock);
+	}
+	vector_fini(&target);
+	return err > 0 ? 0 : err ? err : -ETIMEDOUT;
+}
+
+/* ---- settings ---- */
+
+int engine_peer_pause(struct engine *e, uint64_t replica, bool paused)
+{
+	int err = peering_pause(e->v, replica, paused);
+
+	engine_poke(e);
+	return err;
+}
+
+int engine_peer_remove(struct engine *e, uint64_t replica)
+{
+	int err = peering_remove(e->v, replica);
+
+	engine_poke(e);
+	return err;
+}

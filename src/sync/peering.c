@@ -1,0 +1,76 @@
+/* Settings of peerings, as the command line changes them; with or without an engine. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "engine.h"
+
+int peering_find(struct volume *v, const char *name, uint64_t *ret_replica)
+{
+	CLEANUP_FREE struct peer_config *peers = NULL;
+	CLEANUP_FREE struct member *members = NULL;
+	CLEANUP_FREE uint64_t *replicas = NULL;
+	uint32_t n = 0, n_member = 0, found = 0;
+	uint64_t replica = 0;
+	char hex[17];
+	int err = volume_peers(v, &peers, &n);
+
+	if (!err)
+		err = volume_members(v, &members, &replicas, &n_member);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < n; i++) {
+		bool is = false;
+
+		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)peers[i].replica);
+		if (!strcasecmp(hex, name))
+			is = true;
+		for (uint32_t j = 0; j < n_member && !is; j++)
+			is = replicas[j] == peers[i].replica && !strcmp(members[j].name, name);
+		if (is) {
+			replica = peers[i].replica;
+			found++;
+		}
+	}
+	if (found != 1)
+		return found ? -ENOTUNIQ : -ENOENT;
+	*ret_replica = replica;
+	return 0;
+}
+
+int peering_pause(struct volume *v, uint64_t replica, bool paused)
+{
+	CLEANUP_FREE struct peer_config *peers = NULL;
+	uint32_t n = 0;
+	int err = volume_peers(v, &peers, &n);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < n; i++) {
+		if (peers[i].replica != replica)
+			continue;
+		peers[i].paused = paused;
+		return volume_set_peer(v, &peers[i]);
+	}
+	return -ENOENT;
+}
+
+int peering_remove(struct volume *v, uint64_t replica)
+{
+	CLEANUP_FREE struct member *members = NULL;
+	CLEANUP_FREE uint64_t *replicas = NULL;
+	uint32_t n = 0;
+	int err = volume_members(v, &members, &replicas, &n);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < n && !err; i++) {
+		if (replicas[i] != replica || members[i].removed)
+			continue;
+		members[i].removed = true;
+		err = volume_set_member(v, replica, &members[i]);
+	}
+	return err ? err : volume_drop_peer(v, replica);
+}

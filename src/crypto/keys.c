@@ -32,6 +32,7 @@ struct keyring {
 	uint8_t root[KEY_LEN];
 	uint8_t header[KEY_LEN];
 	uint8_t membership[KEY_LEN];
+	struct pool *sealers; /* owned, but for what sealers still hold */
 };
 
 static const struct {
@@ -112,6 +113,11 @@ struct keyring *keyring_new(const uint8_t master[static KEY_LEN], const struct i
 
 	if (!k)
 		return NULL;
+	k->sealers = pool_new(page_sealer_len(cipher));
+	if (!k->sealers) {
+		sodium_free(k);
+		return NULL;
+	}
 	k->volume = *volume;
 	k->cipher = cipher;
 	memcpy(k->master, master, KEY_LEN);
@@ -125,8 +131,13 @@ struct keyring *keyring_new(const uint8_t master[static KEY_LEN], const struct i
 	return k;
 }
 
-/* sodium_free makes the pages writable and wipes them itself. */
-void keyring_free(struct keyring *k) { sodium_free(k); }
+void keyring_free(struct keyring *k)
+{
+	if (!k)
+		return;
+	pool_release(k->sealers);
+	sodium_free(k); /* makes the pages writable and wipes them itself */
+}
 
 const struct id *keyring_volume(const struct keyring *k) { return &k->volume; }
 
@@ -135,6 +146,8 @@ enum cipher keyring_cipher(const struct keyring *k) { return k->cipher; }
 const uint8_t *keyring_master(const struct keyring *k) { return k->master; }
 
 const uint8_t *keyring_record_key(const struct keyring *k) { return k->record; }
+
+struct pool *keyring_sealer_pool(const struct keyring *k) { return k->sealers; }
 
 void keyring_psk(const struct keyring *k, uint8_t ret_psk[static KEY_LEN])
 {

@@ -37,23 +37,29 @@ struct page_sealer {
 	uint8_t key[KEY_LEN];
 	uint8_t aad[AAD_LEN]; /* the page number in it is zeros */
 	enum cipher cipher;
+	struct pool *pool;     /* where it lies */
 	_Atomic unsigned next; /* slot to replace */
 	/* SCHEDULES of them with AES-GCM, else none. */
 	_Alignas(64) struct schedule schedule[];
 };
 
+size_t page_sealer_len(enum cipher c)
+{
+	size_t n = c == CIPHER_AES256GCM ? SCHEDULES : 0;
+
+	return (sizeof(struct page_sealer) + n * sizeof(struct schedule) + 63) & ~(size_t)63;
+}
+
 struct page_sealer *page_sealer_new(const struct keyring *k, const struct id *object, uint32_t epoch)
 {
-	size_t n = keyring_cipher(k) == CIPHER_AES256GCM ? SCHEDULES : 0;
 	struct page_sealer *s;
 
 	if (!cipher_available(keyring_cipher(k)))
 		return NULL;
-	/* sodium_malloc aligns the end to a page: a multiple of 64 aligns the start for the schedules */
-	s = sodium_malloc((sizeof *s + n * sizeof s->schedule[0] + 63) & ~(size_t)63);
+	s = pool_get(keyring_sealer_pool(k));
 	if (!s)
 		return NULL;
-	memset(s, 0, sizeof *s + n * sizeof s->schedule[0]);
+	s->pool = keyring_sealer_pool(k);
 	s->cipher = keyring_cipher(k);
 	keyring_object_key(k, object, epoch, s->key);
 
@@ -67,7 +73,11 @@ struct page_sealer *page_sealer_new(const struct keyring *k, const struct id *ob
 	return s;
 }
 
-void page_sealer_free(struct page_sealer *s) { sodium_free(s); }
+void page_sealer_free(struct page_sealer *s)
+{
+	if (s)
+		pool_put(s->pool, s);
+}
 
 static void make_aad(const struct page_sealer *s, uint64_t page, uint8_t ret[static AAD_LEN])
 {

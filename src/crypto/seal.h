@@ -19,7 +19,8 @@
 #define NONCE_COUNTER_MAX ((UINT64_C(1) << 48) - 1)
 #define PAGE_NUMBER_MAX ((UINT64_C(1) << 48) - 1) /* callers bound offsets (EFBIG): page_seal ends the process beyond it */
 
-/* Key and constants of one object; immutable after init but for an internal cache that is thread-safe. sodium_malloc'ed. */
+/* Key and constants of one object; immutable after init but for an internal cache that is thread-safe. In guarded
+ * memory that the volume's sealers share, so that thousands of objects can be open. */
 struct page_sealer;
 /* NULL without memory, or where cipher_available says that the volume's cipher does not run here. */
 struct page_sealer *page_sealer_new(const struct keyring *k, const struct id *object, uint32_t epoch);

@@ -136,6 +136,33 @@ static void test_threads(enum cipher c)
 	keyring_free(k);
 }
 
+/* Thousands of objects may be open: their sealers share guarded memory, and may be freed after the keyring. */
+static void test_many(enum cipher c)
+{
+	enum { N = 2000 };
+	static struct page_sealer *s[N];
+	struct keyring *k = keyring_new(master, &volume, c);
+	uint8_t plain[PAGE_LEN], sealed[PAGE_LEN], got[PAGE_LEN], entry[TAG_ENTRY_LEN];
+
+	fill(plain, 4);
+	for (uint32_t i = 0; i < N; i++)
+		REQUIRE((s[i] = page_sealer_new(k, &object, i)));
+	for (uint32_t i = 0; i < N; i += 2) {
+		page_sealer_free(s[i]);
+		REQUIRE((s[i] = page_sealer_new(k, &object, i + N)));
+	}
+	page_sealer_free(page_sealer_new(k, &object, 1));
+	keyring_free(k);
+	for (uint32_t i = 0; i < N; i++) {
+		page_seal(s[i], prefix, i, 1, plain, sealed, entry);
+		CHECK_EQ(page_open(s[i], 1, entry, sealed, got), 0);
+		CHECK_EQ(page_open(s[(i + 1) % N], 1, entry, sealed, got), -EBADMSG);
+	}
+	for (uint32_t i = 0; i < N; i++)
+		page_sealer_free(s[i]);
+	page_sealer_free(NULL);
+}
+
 /* The formats written out once more with the library's plain calls. */
 static void test_format(void)
 {
@@ -252,6 +279,7 @@ int main(void)
 		}
 		test_page((enum cipher)c);
 		test_threads((enum cipher)c);
+		test_many((enum cipher)c);
 	}
 	test_format();
 	test_record();

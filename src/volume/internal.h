@@ -264,6 +264,9 @@ int vlink_by_id(struct volume *v, const struct id *id, struct vlink **ret); /* -
 /* The live link recorded in directory dir under that name (no exceptions looked at). -ENOENT. More than one (a collision): the one with the largest
  * place stamp, and *ret_more true where ret_more is not NULL. */
 int vlink_recorded(struct volume *v, struct vnode *dir, const void *name, size_t len, struct vlink **ret, bool *ret_more);
+/* All live links recorded in dir under that name. fn may not add or drop links; 1 from fn stops. */
+typedef int vlink_fn(void *ctx, struct vlink *l);
+int vlinks_named(struct volume *v, struct vnode *dir, const void *name, size_t len, vlink_fn *fn, void *ctx);
 /* A fresh link, in the cache, dirty, live, counted in node (links, nlink) and parent (nlink of directories). id NULL: drawn. */
 int vlink_new(struct volume *v, const struct id *id, struct vnode *node, struct vnode *parent, const void *name, size_t len, struct vlink **ret);
 /* A link row without a valid place yet (a deletion came before its place): not live, not counted. */
@@ -280,7 +283,6 @@ int vlink_deletion_add(struct vlink *l, struct vdeletion **ret);
 /* Is it covered: has one of its deletions (loaded) seen its present place? */
 bool vlink_covered(const struct vlink *l);
 /* Calls fn for each link of a node, dead ones too (memory and journal merged). fn may not add or drop links. 1 from fn stops. */
-typedef int vlink_fn(void *ctx, struct vlink *l);
 int vnode_links(struct volume *v, struct vnode *n, vlink_fn *fn, void *ctx);
 /* Live links recorded in directory dir with row > after, in row order, at most max; pointers valid until tree_unlock. */
 int vnode_children(struct volume *v, struct vnode *dir, uint64_t after, struct vlink **ret, uint32_t max, uint32_t *ret_n);
@@ -302,6 +304,7 @@ int slot_change(struct slot *s);
 int slot_arrive(struct slot *s, const struct part *p, const void *record, size_t len);
 
 /* ---- tree.c, rename.c, lookup.c, readdir.c, attr.c, xattr.c, acl.c, data.c: volume.h ---- */
+int node_path(struct volume *v, inum ino, char **ret); /* volume_path_of, under tree_mu */
 /* The link shown under that name (exceptions first). -ENOENT. */
 int shown_lookup(struct volume *v, struct vnode *dir, const void *name, size_t len, struct vlink **ret);
 void attr_of(struct volume *v, const struct vnode *n, struct inode_attr *ret);
@@ -370,6 +373,10 @@ int step_put(struct volume *v, inum node, struct dot from, struct dot to, const 
 
 /* ---- refs.c (under tree_mu) ---- */
 uint64_t refs_get(struct volume *v, inum ino);
+int refs_init(struct volume *v);
+void refs_fini(struct volume *v);
+int refs_add(struct volume *v, inum ino);
+bool refs_drop(struct volume *v, inum ino, uint64_t n); /* true: the count is 0 now */
 
 /* ---- exceptions.c (H8): shown otherwise than recorded; all under tree_mu ---- */
 int exceptions_load(struct volume *v);  /* at open, after the journal */

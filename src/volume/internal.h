@@ -318,6 +318,9 @@ int name_check(const void *name, size_t len);
 int dir_removable(struct volume *v, struct vnode *dir); /* 0, -ENOTEMPTY */
 /* What a node without a live link becomes: an orphan while it is referenced, else doomed. */
 void node_nameless(struct volume *v, struct vnode *n);
+/* data.c: drops security.capability, and set-id bits where asked (FUSE_HANDLE_KILLPRIV_V2). */
+int kill_privileges(struct volume *v, struct vnode *n, bool suidgid);
+int data_truncate(struct volume *v, inum ino, uint64_t size); /* takes the gate itself */
 /* A link dies here: makes its deletion part pending (what it saw included), or drops it where it was never committed; node's counts follow, an unreferenced node
  * without names is doomed. */
 int link_kill(struct volume *v, struct vlink *l);

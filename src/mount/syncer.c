@@ -110,28 +110,17 @@ static void end_loop(struct mount *m)
 	}
 }
 
-/* Detached first, so that nothing new is opened; what is dirty comes home while workers still answer. */
-static void detach(struct mount *m)
-{
-	log_warn("%s: still in use; programs that have it open lose it", m->path);
-	CLEANUP_CLOSE int root = self_root(m);
-	int r = root >= 0 ? unmount_path(m->path, true) : 0;
-	if (r)
-		log_warn("%s: cannot be detached: %s", m->path, strerror(-r));
-	if (root >= 0 && m->writeback)
-		syncfs(root);
-}
-
 static void stop(struct mount *m)
 {
-	fetch_dirty(m);
 	int root = self_root(m), r = root < 0 ? root : 0;
 	if (root >= 0) {
 		close(root);
 		r = unmount_path(m->path, false);
 	}
-	if (r == -EBUSY)
-		detach(m);
+	if (r == -EBUSY) {
+		log_warn("%s: still in use; programs that have it open lose it", m->path);
+		fetch_dirty(m); /* while workers still answer */
+	}
 	/* The connection ends with the last unmount, and with it the loop; another namespace may still hold the filesystem. */
 	for (int i = 0; r == 0 && i < 100 && !atomic_load(&m->loop_ended); i++)
 		poll(NULL, 0, 10);

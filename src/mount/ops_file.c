@@ -111,14 +111,29 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_err(req, ENOSYS);
 }
 
+/* All of the range, or up to the end of the file, or an error. The volume's short answer may mean that the next page is damaged, which must
+ * never reach the kernel as a short read: it would fill the rest with zeros. */
+static int read_whole(struct mount *m, uint64_t ino, uint64_t off, uint8_t *buf, size_t size, size_t *ret_len)
+{
+	size_t len = 0, got;
+	do {
+		got = 0;
+		int r = volume_read(m->v, ino, off + len, buf + len, size - len, &got);
+		if (r)
+			return r;
+		len += got;
+	} while (got && len < size);
+	*ret_len = len;
+	return 0;
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
 	uint64_t t = stats_now_ns();
 	uint8_t *buf = worker_buf(m);
 	size_t len = 0;
-	int r = buf ? volume_read(m->v, ino, (uint64_t)off, buf, size < IO_MAX ? size : IO_MAX, &len) : -ENOMEM;
-	/* Never what was read before a damaged page: the kernel would fill the rest of a short answer with zeros. */
+	int r = buf ? read_whole(m, ino, (uint64_t)off, buf, size < IO_MAX ? size : IO_MAX, &len) : -ENOMEM;
 	if (r)
 		mount_fail(req, r);
 	else

@@ -182,6 +182,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- listing: offset 1 is after ".", 2 after "..", then the link's row number + 2 ---- */
 #define DOTS 2
+#define INO_UNKNOWN 0xffffffffu
 struct listing {
 	struct mount *m;
 	fuse_req_t req;
@@ -197,6 +198,8 @@ static bool list_one(struct listing *l, const char *name, const struct inode_att
 	mount_entry(l->m, a, &e);
 	if (!count)
 		e.ino = 0; /* "." and "..": no look-up is counted */
+	if (!a->ino)
+		e.attr.st_ino = INO_UNKNOWN; /* a damaged node keeps its name; readdir(3) drops number 0 */
 	if (l->plus)
 		need = fuse_add_direntry_plus(l->req, l->buf + l->used, left, name, &e, (off_t)off);
 	else
@@ -204,7 +207,7 @@ static bool list_one(struct listing *l, const char *name, const struct inode_att
 	if (need > left)
 		return false;
 	l->used += need;
-	if (l->plus && count)
+	if (l->plus && e.ino)
 		volume_ref(l->m->v, a->ino);
 	return true;
 }

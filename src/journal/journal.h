@@ -107,6 +107,7 @@ int journal_deletion_delete(struct journal *j, uint64_t link, struct dot dot);
 int journal_extras(struct journal *j, uint64_t node, extra_row_fn *fn, void *ctx);
 int journal_extra_put(struct journal *j, const struct extra_row *x); /* inserts or replaces */
 int journal_extra_delete(struct journal *j, uint64_t node, struct dot dot);
+int journal_extras_drop_locals(struct journal *j, uint64_t node); /* their objects are gone */
 int journal_extra_by_local(struct journal *j, uint64_t local, uint64_t *ret_node); /* a scan of a small table; -ENOENT */
 
 /* ---- the journal proper ---- */

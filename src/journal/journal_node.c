@@ -144,6 +144,8 @@ int journal_extra_delete(struct journal *j, uint64_t node, struct dot dot)
 	return statement_run(j, ST_EXTRA_DELETE, "iii", node, dot.replica, dot.counter);
 }
 
+int journal_extras_drop_locals(struct journal *j, uint64_t node) { return statement_run(j, ST_EXTRAS_DROP, "i", node); }
+
 int journal_extra_by_local(struct journal *j, uint64_t local, uint64_t *ret_node)
 {
 	return by_number(j, ST_EXTRA_BY_LOCAL, local, ret_node);

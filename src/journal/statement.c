@@ -40,6 +40,7 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_EXTRAS] = "SELECT node, replica, counter, record, local, copy FROM content_extra WHERE node=?1",
 	[ST_EXTRA_PUT] = "INSERT OR REPLACE INTO content_extra(node, replica, counter, record, local, copy) VALUES(?1,?2,?3,?4,?5,?6)",
 	[ST_EXTRA_DELETE] = "DELETE FROM content_extra WHERE node=?1 AND replica=?2 AND counter=?3",
+	[ST_EXTRAS_DROP] = "UPDATE content_extra SET local=0 WHERE node=?1",
 	[ST_EXTRA_BY_LOCAL] = "SELECT node FROM content_extra WHERE local=?1 AND local!=0",
 
 	[ST_DOT_PUT] = "INSERT OR REPLACE INTO dot(replica, counter, kind, owner, seq) VALUES(?1,?2,?3,?4,?5)",

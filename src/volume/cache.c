@@ -55,6 +55,9 @@ static void vnode_free(struct vnode *n)
 	for (uint32_t i = 0; i < n->n_extra; i++)
 		extra_fini(&n->extra[i]);
 	free(n->extra);
+	filedata_snapshot_fini(&n->snapshot);
+	vector_fini(&n->next_vector);
+	dots_fini(&n->next_apart);
 	free(n);
 }
 
@@ -111,6 +114,17 @@ void vnode_dirty(struct volume *v, struct vnode *n)
 	list_del(&n->at);
 	list_add(&v->dirty_nodes, &n->at);
 	v->n_dirty_nodes++;
+}
+
+/* Commit has written it. */
+void vnode_clean(struct volume *v, struct vnode *n)
+{
+	if (!(n->flags & VN_DIRTY))
+		return;
+	n->flags &= ~(unsigned)VN_DIRTY;
+	list_del(&n->at);
+	list_add(&v->clean_nodes, &n->at);
+	v->n_dirty_nodes--;
 }
 
 /* Dirty links whose parent was not in memory when they became dirty. */

@@ -124,6 +124,10 @@ struct vnode {
 	bool commit_content;        /* inside of a commit: its content is part of it */
 	struct filedata_snapshot snapshot; /* inside of a commit */
 	bool snapshot_taken;
+	struct vector next_vector; /* inside of a commit: of the content written, where others are held beside it */
+	struct dots next_apart;
+	bool next_set;
+	uint64_t stray; /* doomed: number of an object that no record names */
 };
 
 enum vlink_flag {
@@ -216,6 +220,10 @@ struct volume {
 	struct volume_observer observer; /* .ctx and functions NULL: none */
 
 	struct commit_queue *queue;
+	struct txn *writing;              /* inside of a transaction (commit.h) */
+	uint64_t *trash_pending, *trash_gone; /* objects to name in the trash with the next COMMIT; files gone, rows left */
+	uint32_t n_trash_pending, n_trash_gone;
+	uint64_t local_floor; /* objects below are named by the journal or in the trash */
 	struct committer *committer; /* committer.c: the background thread, its own mutex inside; NULL: none */
 	atomic_bool unflushed;       /* a COMMIT is not flushed yet */
 	_Atomic uint64_t space_asked_ns;
@@ -255,6 +263,7 @@ int vnode_refer(struct volume *v, const struct id *id, struct vnode **ret);
 int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode **ret);
 struct vnode *vnode_cached(struct volume *v, inum row); /* NULL where it is not in memory */
 void vnode_dirty(struct volume *v, struct vnode *n);    /* lists it; cannot fail */
+void vnode_clean(struct volume *v, struct vnode *n);
 void vnode_touch(struct volume *v, struct vnode *n);    /* most recently used */
 void vnode_drop(struct volume *v, struct vnode *n);     /* out of the cache and freed, whatever it was */
 /* Loads vnode.extra of a node whose row says that it has some (vnode_get does it itself). Adds one: array grows, *ret points into it until the next. */

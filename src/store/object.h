@@ -42,8 +42,9 @@ int object_create(struct object_store *s, uint64_t local, const struct id *objec
  * -EUCLEAN (another volume, object id, format or cipher than asked). */
 int object_open(struct object_store *s, uint64_t local, const struct id *object, uint32_t epoch, const struct page_map *map,
 		const struct root *root, struct object **ret);
-/* Drops the handle. Pending pages of an object that is closed are first written in place (after a flush of the log); the
- * descriptor of an object with unflushed or failed pages is kept inside the store until that is settled. */
+/* Drops the handle. An object with pages that are pending, not flushed, failed or not covered by a commit stays known inside the store
+ * until that is settled; opening it again meanwhile returns it with what it still protects (its map becomes `map`). Opened
+ * twice at once, both handles are the same object, and the second open's map is not looked at. */
 void object_close(struct object *o);
 int object_remove(struct object_store *s, uint64_t local); /* unlink; 0 also where it is not there */
 uint64_t object_local(const struct object *o);
@@ -56,13 +57,18 @@ uint64_t object_store_next_local(struct object_store *s); /* never used before (
 int object_read(struct object *o, uint64_t first, uint32_t n, uint8_t *buf, uint64_t *ret_bad);
 /* Seals and writes n whole pages of plaintext (the last one already padded). Extends the map (pages between the old end and
  * first become holes), takes holes away, keeps the root. mtime_ns goes into redo records.
- * 0; -EAGAIN: the redo log is full, commit (object_store_committed) and try again, nothing was written; -ENOSPC, -EIO. */
+ * Works in steps of a group (128 pages): of a longer request that fails the first groups may be written; writing them again does no harm.
+ * 0; -EAGAIN: the redo log is full, commit (object_store_committed) and try again; -ENOSPC, -EIO. */
 int object_write(struct object *o, uint64_t first, uint32_t n, const uint8_t *plain, int64_t mtime_ns);
 /* Map to `pages` pages; dropped pages leave the root, their pending ones are cancelled (a cancel record in the log). Nothing is cut
  * off the file now: see object_reclaim. Growing makes a hole at the end. 0, -EAGAIN, -ENOMEM. */
 int object_resize(struct object *o, uint64_t pages);
 int object_punch(struct object *o, uint64_t first, uint64_t n); /* the same, making holes */
 void object_map(struct object *o, struct page_map *ret, struct root *ret_root); /* copies; ret->holes is the caller's */
+/* object_map and object_protect at one moment, which is what a content record needs: a write between the two would be in neither. The
+ * redo records of the object carry a transaction after the open one from here on, so every transaction in which the object was written
+ * must contain a snapshot of it, or an earlier one. 0, -ENOMEM. ret NULL: as object_protect. */
+int object_snapshot(struct object *o, struct page_map *ret, struct root *ret_root);
 /* The map that is about to be committed is protected from now on: called with the snapshot that goes into a record, before its flush. */
 int object_protect(struct object *o);
 /* Direct writes are on disk when it returns 0 (fdatasync; shared by all that wait). Sticky error: after a failure every later call fails
@@ -73,12 +79,20 @@ bool object_is_flushed(struct object *o); /* nothing direct was written since th
  * no longer names them is flushed. */
 int object_reclaim(struct object *o);
 
-/* Redo. Flush: one fdatasync of the log shared by all that wait. */
+/* Redo. Flush: one fdatasync of the log shared by all that wait. Also before every COMMIT that names overwritten, cut or punched
+ * contents (cheap where nothing was appended). */
 int object_store_flush_redo(struct object_store *s);
 /* COMMIT of transaction txn is flushed: records up to it may be emptied after an fdatasync of their objects. Called by the volume
  * after each commit; does the in-place writing when the log or the pending memory is half full or idle says so. */
 int object_store_committed(struct object_store *s, uint64_t txn);
-int object_store_checkpoint(struct object_store *s); /* in place now, objects synced, log emptied (unmount, idle) */
+/* In place now, objects synced, log emptied (unmount, idle). -EAGAIN: the log's last transaction is not committed, all else was done;
+ * -EUCLEAN: the log was not empty at open and was not replayed. */
+int object_store_checkpoint(struct object_store *s);
+/* True where a full half of the log waits for nothing but a commit: the sooner it comes the less writers wait. Cheap. */
+bool object_store_wants_commit(struct object_store *s);
+/* The largest transaction in the log as found at open, 0 where it was empty. Transactions that are committed from now on must be
+ * numbered above it: what `changed` told is applied a second time where replay meets it again as not committed. */
+uint64_t object_store_log_txn(struct object_store *s);
 /* Bytes in the log, pending bytes. */
 void object_store_usage(struct object_store *s, uint64_t *ret_log_bytes, uint64_t *ret_pending_bytes);
 

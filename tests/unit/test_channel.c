@@ -276,6 +276,31 @@ static void test_splits(void)
 	pair_free(p);
 }
 
+/* The output moves in memory while part of it is sent and a frame stands open at its end. */
+static void test_moved_output(void)
+{
+	struct pair p = pair_ready();
+	uint8_t *big = calloc(1, 4u << 20), first[1000];
+	struct iovec v = {big, 3000};
+	struct channel_message m;
+	size_t len;
+
+	REQUIRE(big && channel_send(p.i, 1, 1, &v, 1) == 0);
+	memcpy(first, channel_output(p.i, &len), sizeof first);
+	channel_sent(p.i, sizeof first);
+	REQUIRE(send_text(p.i, 2, 2, "in the open frame") == 0);
+	v.iov_len = 4u << 20;
+	memset(big, 7, v.iov_len);
+	REQUIRE(channel_send(p.i, 3, 3, &v, 1) == 0);
+	CHECK_EQ(channel_feed(p.r, first, sizeof first), 0);
+	CHECK_EQ(carry(p.i, p.r, 10000), 0);
+	CHECK(channel_next_message(p.r, &m) == 1 && m.type == 1 && m.len == 3000);
+	CHECK(next_is(p.r, 2, 2, "in the open frame"));
+	CHECK(channel_next_message(p.r, &m) == 1 && m.type == 3 && m.len == v.iov_len && !memcmp(m.body, big, m.len));
+	free(big);
+	pair_free(p);
+}
+
 static void test_batching(void)
 {
 	struct pair p = pair_ready();
@@ -448,6 +473,7 @@ int main(void)
 	test_other_protocols();
 	test_replayed_message1();
 	test_splits();
+	test_moved_output();
 	test_batching();
 	test_changed_frames();
 	test_hostile_lengths();

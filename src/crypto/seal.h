@@ -4,9 +4,9 @@
  *   xchacha20poly1305: nonce = prefix | counter | page number u64 (24 bytes), key = object key.
  *   aes256gcm: key = keyed BLAKE2b-256(object key; "gcm" | prefix), nonce = counter u48 | page number u48.
  *     (page numbers are below 2^48.) The schedule of the last prefix is kept in struct page_sealer.
- *   none: ciphertext = plaintext, tag = Poly1305(one-time key; page), one-time key = keyed BLAKE2b-256(object key; "none" | nonce |
- *     aad), nonce as with xchacha20poly1305. (BLAKE2b over the page would cost twice what sealing costs: 7.5 us against 3.5, so that
- *     `none` could not show the price of sealing. This is 1.7 us.)
+ *   none: ciphertext = plaintext, tag = Poly1305(one-time key; page), one-time key = keyed BLAKE2b-256(object key; "none" |
+ *     nonce | aad), nonce as with xchacha20poly1305. (BLAKE2b over the page would cost twice what sealing costs: 7.5 us
+ *     against 3.5, so that `none` could not show the price of sealing. This is 1.7 us.)
  * Additional data: "twofold page" | volume | object id | page number u64 | epoch u32 | format u8: a page that was moved, swapped
  * or renumbered does not open (I2). */
 #ifndef TWOFOLD_SEAL_H

@@ -6,7 +6,8 @@
  *
  *	frame = length u16 | sealed (length bytes)
  *
- * The first frame of each side is its handshake message (noise.h). Prologue: "twofold" 7 | protocol version u16 | volume id 16.
+ * The first frame of each side is its handshake message (noise.h). Prologue: "twofold" 7 | protocol version u16 |
+ * volume id 16.
  *
  *	initiator -> responder   113: message 1, payload = psk kind u8 | psk id 16
  *	responder -> initiator    48: message 2, payload empty
@@ -53,14 +54,15 @@ struct channel_psk_id {
 void channel_prologue(const struct id *volume, uint8_t ret[static CHANNEL_PROLOGUE_LEN]);
 
 struct channel; /* keys in sodium_malloc memory; wiped by channel_free */
-/* Makes the initiator's side; message 1 is ready in channel_output. env: clock and the ephemeral key's randomness, borrowed for the
- * channel's life. All else is copied. 0; -ENOMEM; -EBADMSG: remote_static is a point of low order. */
+/* Makes the initiator's side; message 1 is ready in channel_output. env: clock and the ephemeral key's randomness, borrowed
+ * for the channel's life. All else is copied. 0; -ENOMEM; -EBADMSG: remote_static is a point of low order. */
 int channel_new_initiator(const struct env *env, const uint8_t prologue[static CHANNEL_PROLOGUE_LEN],
 			  const uint8_t static_secret[static NOISE_KEY_LEN],
 			  const uint8_t remote_static[static NOISE_KEY_LEN], const struct channel_psk_id *psk_id,
 			  const uint8_t psk[static NOISE_KEY_LEN], struct channel **ret);
-/* Called within channel_feed when message 1 has been read: 0 and the psk in ret_psk (guarded memory), or a negative errno that
- * refuses the peer and becomes the channel's error; nothing is then sent. Message 1 may be a replay: look up, change nothing. */
+/* Called within channel_feed when message 1 has been read: 0 and the psk in ret_psk (guarded memory), or a negative errno
+ * that refuses the peer and becomes the channel's error; nothing is then sent. Message 1 may be a replay: look up, change
+ * nothing. */
 typedef int (*channel_accept_fn)(void *ctx, const struct channel_psk_id *psk_id,
 				 const uint8_t remote_static[static NOISE_KEY_LEN],
 				 uint8_t ret_psk[static NOISE_KEY_LEN]);
@@ -70,9 +72,9 @@ int channel_new_responder(const struct env *env, const uint8_t prologue[static C
 			  struct channel **ret);
 void channel_free(struct channel *c);
 
-/* Takes bytes from the stream, split anywhere, all of them. Fetch the messages after each call: what was fed and not fetched is kept
- * in memory. 0, or the channel's error:
- * -EBADMSG: does not authenticate; -EPROTO: breaks the format; -EMSGSIZE: a body over the maximum; -ENOMEM; what accept said. */
+/* Takes bytes from the stream, split anywhere, all of them. Fetch the messages after each call: what was fed and not fetched
+ * is kept in memory. 0, or the channel's error: -EBADMSG: does not authenticate; -EPROTO: breaks the format; -EMSGSIZE: a
+ * body over the maximum; -ENOMEM; what accept said. */
 int channel_feed(struct channel *c, const void *p, size_t len);
 
 struct channel_message {
@@ -87,11 +89,12 @@ int channel_next_message(struct channel *c, struct channel_message *ret);
 /* The handshake is over and, for a responder, the initiator's first transport frame has opened. */
 bool channel_ready(const struct channel *c);
 /* Queues a message; body is the n parts one after another, copied once, into the frame in which it is sealed in place.
- * 0; -ENOTCONN: not ready yet; -EMSGSIZE; -EAGAIN: CHANNEL_OUTPUT_MAX reached, send what is there first; -ENOMEM; the channel's error.
- * Nothing was queued then. */
+ * 0; -ENOTCONN: not ready yet; -EMSGSIZE; -EAGAIN: CHANNEL_OUTPUT_MAX reached, send what is there first; -ENOMEM; the
+ * channel's error. Nothing was queued then. */
 int channel_send(struct channel *c, uint8_t type, uint32_t request, const struct iovec *body, int n);
-/* Bytes to write to the stream, *ret_len 0 where there are none. Seals the frame that was being filled: call it when the stream can
- * take bytes, not after each message. Borrowed until the next call. After an error: what had been sealed before it. */
+/* Bytes to write to the stream, *ret_len 0 where there are none. Seals the frame that was being filled: call it when the
+ * stream can take bytes, not after each message. Borrowed until the next channel_send, channel_feed or channel_sent. Works
+ * after an error too: what was queued before it. */
 const uint8_t *channel_output(struct channel *c, size_t *ret_len);
 void channel_sent(struct channel *c, size_t len); /* the first len of them are written */
 /* Bytes queued and not yet sent, for flow control; does not seal. */

@@ -50,8 +50,8 @@ void noise_set_psk(struct noise *n, const uint8_t psk[static NOISE_KEY_LEN]);
  * 0; -EPROTO: not this side's turn, or no psk; -EMSGSIZE; -EBADMSG: a key of the peer is a point of low order. After an
  * error the handshake is dead: everything returns -EPROTO. */
 int noise_write(struct noise *n, const void *payload, size_t len, uint8_t *ret);
-/* Reads the peer's message. ret_payload has room for len bytes and does not overlap message; *ret_len of them are set. 0; -EPROTO: not its turn,
- * too short, no psk; -EMSGSIZE; -EBADMSG: does not authenticate, or low order. */
+/* Reads the peer's message. ret_payload has room for len bytes and does not overlap message; *ret_len of them are set.
+ * 0; -EPROTO: not its turn, too short, no psk; -EMSGSIZE; -EBADMSG: does not authenticate, or low order. */
 int noise_read(struct noise *n, const uint8_t *message, size_t len, uint8_t *ret_payload, size_t *ret_len);
 /* The peer's static key; NULL where a responder has not read message 1. Borrowed. */
 const uint8_t *noise_remote_static(const struct noise *n);

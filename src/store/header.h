@@ -40,7 +40,7 @@ int header_write(int dirfd, const struct header *h);
 int header_unlock(const struct header *h, const void *secret, size_t len, enum slot_kind kind, uint8_t ret_master[static KEY_LEN]);
 /* The replica's static secret key (Noise). 0 or -EBADMSG. */
 int header_static_secret(const struct header *h, const struct keyring *k, uint8_t ret_secret[static 32]);
-/* Seals the secret key (the caller's 32 random bytes) into h and sets its public key. Needs volume, cipher, replica and name set:
- * they are its additional data, so it is sealed anew when one of them changes. */
+/* Seals the secret key (the caller's 32 random bytes) into h and sets its public key. Needs volume, cipher, replica and name
+ * set: they are its additional data, so it is sealed anew when one of them changes. */
 void header_set_static(struct header *h, const struct keyring *k, const uint8_t secret[static 32]);
 #endif

@@ -199,9 +199,8 @@ int filedata_replace(struct filedata *f, const struct content *c, uint64_t local
 		for (uint32_t i = 0; r == 0 && i < c->holes.n; i++)
 			r = object_punch(old->object, c->holes.e[i].first, c->holes.e[i].count);
 		if (r == 0)
-			r = object_protect(old->object);
+			r = object_snapshot(old->object, &map, &root);
 		if (r == 0) {
-			object_map(old->object, &map, &root);
 			extents_fini(&map.holes);
 			if (!root_eq(&root, &c->root))
 				r = -EBADMSG;

@@ -81,11 +81,10 @@ static int snapshot_object(struct filedata *f, struct content *c)
 		if (r < 0)
 			return r;
 	}
-	r = object_protect(ref->object);
+	struct page_map map;
+	r = object_snapshot(ref->object, &map, &c->root);
 	if (r < 0)
 		return r;
-	struct page_map map;
-	object_map(ref->object, &map, &c->root);
 	c->holes = map.holes;
 	return 0;
 }

@@ -39,6 +39,12 @@ static int mirror_write(struct filedata *f, uint64_t first, uint64_t n)
 	return r;
 }
 
+/* The store writes a group of pages or nothing when it asks for a commit. */
+static bool nothing_written(int r, uint64_t first, uint64_t n)
+{
+	return r == -EAGAIN && first / GROUP_PAGES == (first + n - 1) / GROUP_PAGES;
+}
+
 /* Exclusive. Whole pages; keeps the mirror and the list of changes. */
 static int write_pages(struct filedata *f, struct object *o, uint64_t first, uint64_t n, const uint8_t *plain, int64_t mtime_ns)
 {
@@ -48,9 +54,9 @@ static int write_pages(struct filedata *f, struct object *o, uint64_t first, uin
 		bool fresh = first + part > f->map.pages || (hole.count && hole.first < first + part);
 		int r = object_write(o, first, part, plain, mtime_ns);
 
-		if (r == -EAGAIN)
-			return r;
 		/* After an error some of them may be there: more marked than changed is never wrong. */
+		if (nothing_written(r, first, part))
+			return r;
 		filedata_mark(f, first, part, fresh || r < 0);
 		if (r < 0) {
 			f->map_stale = true;
@@ -235,15 +241,16 @@ static int overwrite_shared(struct filedata *f, uint64_t off, const uint8_t *buf
 	if (r < 0)
 		return r;
 	if (n > (tail ? 1 : 0)) {
-		r = object_write(o, first, (uint32_t)(n - (tail ? 1 : 0)), buf, mtime_ns);
-		if (r == 0 || r != -EAGAIN)
-			filedata_mark(f, first, n - (tail ? 1 : 0), r < 0);
+		uint64_t full = n - (tail ? 1 : 0);
+		r = object_write(o, first, (uint32_t)full, buf, mtime_ns);
+		if (!nothing_written(r, first, full))
+			filedata_mark(f, first, full, r < 0 && r != -EAGAIN);
 	}
 	if (r == 0 && tail) {
 		uint8_t page[PAGE_LEN] = {0};
 		memcpy(page, buf + (len - tail), tail);
 		r = object_write(o, first + n - 1, 1, page, mtime_ns);
-		if (r == 0 || r != -EAGAIN)
+		if (r != -EAGAIN)
 			filedata_mark(f, first + n - 1, 1, r < 0);
 	}
 	return r;

@@ -4,8 +4,9 @@
  * tags.lock, fds.lock, pool.lock.
  *
  * Exclusion of pages: a writer holds the range of pages that it changes (object.ranges) from before it takes nonces until
- * its pages are published; no other writer of one of these pages runs meanwhile, and none while one of them is being
- * written in place (pending.applying). So old entries are stable for a writer, and data, entry and root of a page always
+ * its pages are published; no other writer of one of these pages runs meanwhile, and none starts while one of them is being
+ * written in place (pending.applying). The other way round a page may go in place while its range is held; the writer
+ * then leaves an orphan, and nobody starts before that is gone. So old entries are stable for a writer, and data, entry and root of a page always
  * belong together. Readers take no range at first: a page that does not open is read again under its range before it is
  * called damaged. object_snapshot waits until no range is held. */
 #ifndef TWOFOLD_OBJECT_INTERNAL_H
@@ -82,6 +83,7 @@ struct object {
 	pthread_cond_t changed;
 	struct range *ranges;
 	uint32_t n_ranges, n_applying, snapshots_waiting;
+	uint32_t n_orphans; /* being written in place and replaced meanwhile */
 	struct page_map map;
 	struct root root;
 	struct extents protect;   /* pages that a committed or soon committed content needs */
@@ -198,6 +200,8 @@ int pending_reserve(struct pending_table *t, uint32_t extra);
 /* Takes p; returns the node of the same page that it replaces, or NULL. */
 struct pending *pending_put(struct pending_table *t, struct pending *p);
 struct pending *pending_take(struct pending_table *t, uint64_t page);
+/* Frees a node that was taken out of the object's table; what is being written in place is left to who does that. */
+void pending_drop(struct object *o, struct pending *p);
 void pending_fini(struct object_store *s, struct pending_table *t);
 void *group_buf_get(struct object_store *s);
 void group_buf_put(struct object_store *s, void *p);

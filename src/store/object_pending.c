@@ -124,6 +124,21 @@ struct pending *pending_put(struct pending_table *t, struct pending *p)
 	return replaced;
 }
 
+void pending_drop(struct object *o, struct pending *p)
+{
+	struct pending *older = p->older;
+
+	p->older = NULL;
+	if (older && older->applying)
+		o->n_orphans++;
+	else
+		node_put(o->s, older);
+	if (p->applying)
+		o->n_orphans++;
+	else
+		node_put(o->s, p);
+}
+
 void pending_fini(struct object_store *s, struct pending_table *t)
 {
 	for (uint32_t i = 0; i < t->n_buckets; i++)

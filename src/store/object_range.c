@@ -9,6 +9,8 @@ static bool range_free(struct object *o, uint64_t first, uint64_t end)
 	for (struct range *r = o->ranges; r; r = r->next)
 		if (r->first < end && first < r->end)
 			return false;
+	if (o->n_orphans)
+		return false;
 	if (!o->n_applying)
 		return true;
 	if (end - first <= GROUP_PAGES) {

@@ -107,7 +107,7 @@ static void drop_pending(struct object *o, uint64_t first, uint64_t n)
 			}
 			*p = q->next;
 			t->n--;
-			node_put(o->s, q);
+			pending_drop(o, q);
 		}
 	}
 }

@@ -76,7 +76,7 @@ static int plan(struct job *j)
 		if (!j->has_old[i] && (j->protect[i] || j->present[i]))
 			j->n_old++;
 		if (p && !j->protect[i]) /* no content needs it any more, and it must not be put over the new page */
-			node_put(o->s, pending_take(&o->pending, page));
+			pending_drop(o, pending_take(&o->pending, page));
 	}
 	if (j->n_protected < j->n && group_is_fresh(o, j))
 		tags_fresh(o, group_of(j->first));
@@ -258,10 +258,10 @@ static void publish_node(struct job *j, struct pending *p)
 		p->older = before->remote ? before->older : before;
 		if (before->remote) {
 			before->older = NULL;
-			node_put(o->s, before);
+			pending_drop(o, before);
 		}
-	} else {
-		node_put(o->s, before);
+	} else if (before) {
+		pending_drop(o, before);
 	}
 }
 

@@ -91,7 +91,7 @@ static uint32_t mark(struct object *o, uint8_t h, uint64_t committed, const uint
 		if (!p)
 			continue;
 		if (!extents_has(&o->protect, p->page) && !map_has(&o->map, p->page)) {
-			node_put(o->s, pending_take(&o->pending, p->page));
+			pending_drop(o, pending_take(&o->pending, p->page));
 			continue;
 		}
 		p->applying = true;
@@ -101,22 +101,26 @@ static uint32_t mark(struct object *o, uint8_t h, uint64_t committed, const uint
 	return found;
 }
 
-/* Lock held. Writers of these pages waited, so each is still where it was. */
+/* Lock held. A node that is neither on top of its page nor below that is an orphan: its page was written or dropped meanwhile. */
 static void unmark(struct object *o, struct pending **p, uint32_t n, bool done)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct pending *top = pending_find(&o->pending, p[i]->page);
+		bool below = top && top->older == p[i];
 		p[i]->applying = false;
 		o->n_applying--;
-		if (!done)
-			continue;
-		mark_dirty(o, p[i]->page, 1);
-		o->in_place = true;
-		if (top == p[i]) {
-			node_put(o->s, pending_take(&o->pending, top->page));
-		} else {
+		if (done) {
+			mark_dirty(o, p[i]->page, 1);
+			o->in_place = true;
+		}
+		if (top != p[i] && !below) {
+			o->n_orphans--;
+			node_put(o->s, p[i]);
+		} else if (done && below) {
 			top->older = NULL;
 			node_put(o->s, p[i]);
+		} else if (done) {
+			pending_drop(o, pending_take(&o->pending, p[i]->page));
 		}
 	}
 	pthread_cond_broadcast(&o->changed);
@@ -125,8 +129,6 @@ static void unmark(struct object *o, struct pending **p, uint32_t n, bool done)
 static void drop_all(struct object *o)
 {
 	pthread_mutex_lock(&o->lock);
-	while (o->n_ranges)
-		pthread_cond_wait(&o->changed, &o->lock);
 	pending_fini(o->s, &o->pending);
 	o->in_place = false;
 	pthread_mutex_unlock(&o->lock);

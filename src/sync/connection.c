@@ -255,9 +255,10 @@ static int serve_join(struct connection *c, uint8_t *space)
 		send_bye(c, BYE_PROTOCOL, "a token serves for JOIN only");
 		return -EPROTO;
 	}
-	err = invite_serve(c->e->v, &c->psk_id, channel_remote_static(c->channel), m.body, m.len, c->channel);
+	/* what it refuses it has logged and told the joiner */
+	(void)invite_serve(c->e->v, &c->psk_id, channel_remote_static(c->channel), m.body, m.len, c->channel);
 	engine_poke(c->e);
-	return err;
+	return 0;
 }
 
 /* ---- the session ---- */
@@ -288,7 +289,9 @@ static void io_changed(void *ctx)
 static int identify(struct connection *c)
 {
 	struct member m = {0};
+	const struct peering *p;
 	uint64_t replica = 0;
+	bool paused;
 	int err = volume_member_by_key(c->e->v, channel_remote_static(c->channel), &replica, &m);
 
 	if (err == -EACCES) {
@@ -302,7 +305,13 @@ static int identify(struct connection *c)
 		return err;
 	pthread_mutex_lock(&c->e->lock);
 	c->peer = replica;
+	p = engine_find(c->e, replica);
+	paused = p && p->paused;
 	pthread_mutex_unlock(&c->e->lock);
+	if (paused) {
+		send_bye(c, BYE_PAUSED, "the peering is paused there");
+		return -ECANCELED;
+	}
 	return 0;
 }
 

@@ -140,7 +140,7 @@ void engine_connection_up(struct connection *c)
 		p->last_error[0] = 0;
 		snprintf(name, sizeof name, "%s", p->name);
 		if (p->paused)
-			connection_stop(c, BYE_PAUSED, "this peering is paused");
+			connection_stop(c, BYE_PAUSED, "the peering is paused there");
 	} else {
 		add = true;
 	}
@@ -213,6 +213,10 @@ void engine_connection_over(struct connection *c, int err)
 	char name[33] = "?";
 
 	pthread_mutex_lock(&e->lock);
+	if (c->half_open)
+		e->half_open--;
+	c->half_open = c->up = false;
+	c->finished = true;
 	struct peering *p = c->peer ? engine_find(e, c->peer) : NULL;
 	if (p) {
 		known = true;
@@ -231,10 +235,6 @@ void engine_connection_over(struct connection *c, int err)
 		else
 			back_off(e, p, c->was_up, refused);
 	}
-	if (c->half_open)
-		e->half_open--;
-	c->half_open = c->up = false;
-	c->finished = true;
 	engine_event(e);
 	pthread_mutex_unlock(&e->lock);
 	if (c->was_up && known)
@@ -331,7 +331,7 @@ static void heed_settings(struct engine *e, const struct member *m, const uint64
 		if (of && of->removed)
 			connection_stop(c, BYE_REMOVED, "this replica was removed from the volume");
 		else if (p && p->paused)
-			connection_stop(c, BYE_PAUSED, "this peering is paused");
+			connection_stop(c, BYE_PAUSED, "the peering is paused there");
 	}
 }
 

@@ -94,16 +94,13 @@ struct key_args {
 	const char *label;
 };
 
-static const char *kind_name(uint8_t kind) { return kind == SLOT_PASSPHRASE ? "passphrase" : kind == SLOT_KEYFILE ? "keyfile" : "?"; }
-
-/* A slot's bytes: id at 0, kind at 4, name at 104 (slot.h). */
-static uint32_t slot_id(const uint8_t *slot) { return le32_load(slot); }
-
 static int key_list(const struct header *h)
 {
+	struct slot_info info;
+
 	for (int i = 0; i < HEADER_SLOTS; i++)
-		if (h->slot[i][4] != SLOT_FREE)
-			printf("%" PRIu32 "\t%s\t%.32s\n", slot_id(h->slot[i]), kind_name(h->slot[i][4]), (const char *)h->slot[i] + 104);
+		if (!slot_parse(h->slot[i], &info) && info.kind != SLOT_FREE)
+			printf("%" PRIu32 "\t%s\t%s\n", info.slot_id, info.kind == SLOT_PASSPHRASE ? "passphrase" : "keyfile", info.name);
 	return EXIT_DONE;
 }
 
@@ -123,14 +120,17 @@ static int key_add(int dirfd, struct header *h, const struct key_args *a, const 
 {
 	uint8_t *master = sodium_malloc(KEY_LEN);
 	struct secret s = {0};
+	struct slot_info info;
 	uint32_t id = 1;
 	int at = -1, r;
 
 	for (int i = 0; i < HEADER_SLOTS; i++) {
-		if (h->slot[i][4] == SLOT_FREE && at < 0)
+		if (slot_parse(h->slot[i], &info))
+			continue;
+		if (info.kind == SLOT_FREE && at < 0)
 			at = i;
-		if (h->slot[i][4] != SLOT_FREE && slot_id(h->slot[i]) >= id)
-			id = slot_id(h->slot[i]) + 1;
+		if (info.kind != SLOT_FREE && info.slot_id >= id)
+			id = info.slot_id + 1;
 	}
 	if (at < 0) {
 		sodium_free(master);
@@ -143,7 +143,7 @@ static int key_add(int dirfd, struct header *h, const struct key_args *a, const 
 	if (!r)
 		r = slot_make(h->slot[at], id, s.kind, slot_cost_from_env(), &h->volume, s.p, s.len, master);
 	if (!r && a->label)
-		strncpy((char *)h->slot[at] + 104, a->label, 32);
+		r = slot_set_name(h->slot[at], a->label);
 	secret_fini(&s);
 	sodium_free(master);
 	if (!r)
@@ -157,13 +157,14 @@ static int key_add(int dirfd, struct header *h, const struct key_args *a, const 
 static int key_remove(int dirfd, struct header *h, const struct key_args *a, const char *store, const char *which)
 {
 	uint8_t *master = sodium_malloc(KEY_LEN);
+	struct slot_info info;
 	unsigned used = 0;
 	int at = -1, r;
 
 	for (int i = 0; i < HEADER_SLOTS; i++)
-		if (h->slot[i][4] != SLOT_FREE) {
+		if (!slot_parse(h->slot[i], &info) && info.kind != SLOT_FREE) {
 			used++;
-			if (slot_id(h->slot[i]) == strtoul(which, NULL, 10))
+			if (info.slot_id == strtoul(which, NULL, 10))
 				at = i;
 		}
 	if (at < 0 || used < 2) {

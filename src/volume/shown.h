@@ -39,7 +39,8 @@ int shown_compute(const struct shown_link *link, uint32_t n, struct shown_result
 /* Gathering a closed set without reading the whole volume. The callbacks append to `set` through shown_set_add.
  * The seeds: every link whose place, deletions or completeness changed, all links and copies of a node whose contents changed; and all that is
  * unusual up to now: links with SHOWN_EXCEPTION, those with a group_lead, and those not covered that are SHOWN_NOT. Then every link that
- * is not in the closed set is as recorded (or covered and not shown), and those in it have the results that all links of the volume would give. */
+ * is not in the closed set is as recorded (or covered and not shown, or out of reach below something not shown), and those in it have the
+ * results that all links of the volume would give. */
 struct shown_set;
 struct shown_source {
 	int (*link)(void *ctx, const struct id *link, struct shown_set *set);                   /* that link, if it is held */

@@ -18,6 +18,8 @@ static bool content_due(const struct vnode *n)
 {
 	if (n->content_slot.arrived.p || (n->flags & VN_CONTENT_NEW))
 		return true;
+	if (n->content_slot.dirty && (n->snapshot_taken || !n->data))
+		return true;
 	return n->snapshot_taken && n->snapshot.change != FILEDATA_SAME;
 }
 
@@ -57,7 +59,7 @@ static int body(struct vnode *n, int i, struct part *p)
 		p->times = n->times;
 	} else if (n->snapshot_taken) {
 		p->content = n->snapshot.content;
-	} else if (n->type == S_IFLNK) {
+	} else if (n->type == S_IFLNK || n->content_slot.dirty) {
 		p->content = n->content;
 	}
 	if (i != CONTENT || (!n->n_extra && !n->apart.n))
@@ -244,7 +246,7 @@ static int write_orphan(struct txn *t, struct vnode *n)
 
 static int put_row(struct txn *t, struct vnode *n, const struct blob fresh[PARTS], uint64_t local)
 {
-	struct node_row row = {.row = n->row, .id = n->id, .type = n->type, .nlink = n->nlink, .links = n->links, .local = local,
+	struct node_row row = {.row = n->row, .id = n->id, .type = n->type, .nlink = n->nlink, .links = n->links, .local = n->derived ? 0 : local, /* a copy's object is its file's extra's */
 		.derived = n->derived, .extras = extras_left(n), .attrs = fresh[ATTRS], .times = fresh[TIMES], .content = fresh[CONTENT]};
 
 	return (n->flags & VN_STORED) ? journal_node_update(t->v->journal, &row) : journal_node_insert(t->v->journal, &row);
@@ -354,13 +356,9 @@ void node_written(struct txn *t, struct vnode *n)
 {
 	bool orphan = n->flags & VN_ORPHAN;
 
-	if ((n->flags & VN_DOOMED) && n->pins) {
-		/* listed as dead (dropped after the flush), or in use by a reader still: then the next commit takes it */
-		for (uint32_t i = 0; i < t->n_dead; i++)
-			if (t->dead[i] == n)
-				return;
+	/* it is dropped after the flush; or a reader has it pinned still, and the next commit takes it */
+	if (n->flags & VN_DOOMED)
 		return;
-	}
 	if (!orphan) {
 		if (n->content_slot.arrived.p || n->content_slot.taken.dot.counter)
 			content_written(n);

@@ -212,6 +212,7 @@ struct volume {
 	struct peer_status *statuses;
 	uint32_t n_statuses;
 	uint64_t base_bytes; /* of kept bases */
+	bool peers_changed;  /* what peers have acknowledged: written with the next commit, not worth one of its own */
 	bool others_changed; /* members, peers, tokens changed: the next commit is not empty */
 
 	/* listeners (tree) */
@@ -344,7 +345,17 @@ void committer_kick(struct volume *v); /* much is dirty: commit now; no locks ne
 int committer_start(struct volume *v);
 void committer_stop(struct volume *v);
 
+/* recover.c: after the journal and the objects are open: redo log, trash, orphans, objects that no record names. */
+int recover(struct volume *v);
+/* peers.c */
+int peers_load(struct volume *v); /* members, peers; sets alone */
+int members_load(struct volume *v); /* after member rows changed; under tree_mu */
+int peers_write(struct volume *v); /* all peer rows; inside of a transaction */
+void peers_fini(struct volume *v);
+
 /* ---- commit.c ---- */
+int commit_init(struct volume *v);
+void commit_fini(struct volume *v);
 /* Commits everything (only == 0) or names and this inode's content (fsync). Takes commit_mu itself; group commit. */
 int commit_run(struct volume *v, inum only);
 /* Apply of a batch: takes commit_mu, commits all local changes (not flushed yet), returns with commit_mu and the gate held exclusively and nothing dirty.
@@ -407,13 +418,21 @@ struct shown_child {
 };
 int exceptions_children(struct volume *v, struct vnode *dir, uint64_t after, struct shown_child *ret, uint32_t max, uint32_t *ret_n);
 inum exceptions_lead(struct volume *v, inum dir); /* of the group that dir belongs to; dir itself otherwise */
+/* The link under which a node is shown; any where there are several. -ENOENT. */
+int exceptions_shown_link(struct volume *v, struct vnode *n, struct vlink **ret);
 /* Fills a derived copy's vnode (content, attributes of its file). Called by vnode_get. */
 int derived_load(struct volume *v, struct vnode *n);
+/* Before the first write to a copy whose content is derived (vnode.derived): gives it a content of its own. Gate shared, without tree_mu: copies an object. */
+int derived_detach(struct volume *v, inum ino);
+bool link_is_derived(struct volume *v, const struct vlink *l); /* no place of its own: that of an untouched copy */
 
 /* ---- writedown.c (H8): before a local change, what it touches becomes recorded as it is shown. Gate shared, under tree_mu; returns at once where
  * nothing unusual is shown (the callers check n_exceptions and n_groups). ---- */
 int writedown_name(struct volume *v, struct vnode *dir, const void *name, size_t len); /* a name that is made, removed, moved away or replaced in dir */
 int writedown_node(struct volume *v, struct vnode *n);                                /* a node that is written, changed, linked or moved */
+/* link_kill, and after vlink_move of a directory's link: the same with the directories shown as one with it. */
+int shown_kill(struct volume *v, struct vlink *l);
+int shown_move_others(struct volume *v, struct vlink *l, struct vnode *dir, const void *name, size_t len);
 static inline bool nothing_unusual(const struct volume *v) { return !v->n_exceptions && !v->n_groups; }
 
 /* ---- filedata*.c, transfer*.c (H5): filedata.h, content_source_*. The receiving decoder that batch.c (H8) drives is in transfer.h. ---- */

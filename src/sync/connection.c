@@ -312,7 +312,8 @@ static int identify(struct connection *c)
 		send_bye(c, BYE_PAUSED, "the peering is paused there");
 		return -ECANCELED;
 	}
-	return 0;
+	/* a member that was invited elsewhere and knows our address is a peer from now on */
+	return p ? 0 : peering_ensure(c->e->v, replica);
 }
 
 static int start_session(struct connection *c)

@@ -119,7 +119,6 @@ void engine_connection_up(struct connection *c)
 {
 	struct engine *e = c->e;
 	uint64_t mine = volume_header(e->v)->replica, tag = session_peer_tag(c->session);
-	bool add = false;
 	char name[33] = "";
 
 	pthread_mutex_lock(&e->lock);
@@ -141,22 +140,13 @@ void engine_connection_up(struct connection *c)
 		snprintf(name, sizeof name, "%s", p->name);
 		if (p->paused)
 			connection_stop(c, BYE_PAUSED, "the peering is paused there");
-	} else {
-		add = true;
 	}
-	e->refresh = e->refresh || add;
+	e->refresh = e->refresh || !p;
 	engine_event(e);
 	pthread_mutex_unlock(&e->lock);
 	log_info("peer %s (%016llx): connected, %s", name[0] ? name : "?", (unsigned long long)c->peer, c->initiator ? "by dialing" : "it dialed");
-	if (add) {
-		/* a member that was invited elsewhere and knows our address */
-		struct peer_config g = {.replica = c->peer};
-		int err = volume_set_peer(e->v, &g);
-
-		if (err)
-			log_error("peer %016llx: cannot be noted: %s", (unsigned long long)c->peer, strerror(-err));
+	if (!p)
 		wake(e->wake_fd);
-	}
 }
 
 void engine_poke_others(struct engine *e, const struct connection *but)

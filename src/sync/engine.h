@@ -35,6 +35,7 @@ int engine_wait_durable(struct engine *e, enum fsync_mode mode, int timeout_ms);
  * 0; -ENOENT: no such peer. Remove makes it no member any more (replicated) and forgets the peering here. */
 int engine_peer_pause(struct engine *e, uint64_t replica, bool paused);
 int engine_peer_remove(struct engine *e, uint64_t replica);
+int peering_ensure(struct volume *v, uint64_t replica); /* a peering without an address, if there is none */
 int peering_pause(struct volume *v, uint64_t replica, bool paused);
 int peering_remove(struct volume *v, uint64_t replica);
 /* A peer by its replica name, or by its replica id as 16 hex digits. 0; -ENOENT; -ENOTUNIQ: several of this name. */

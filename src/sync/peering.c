@@ -40,6 +40,19 @@ int peering_find(struct volume *v, const char *name, uint64_t *ret_replica)
 	return 0;
 }
 
+int peering_ensure(struct volume *v, uint64_t replica)
+{
+	CLEANUP_FREE struct peer_config *peers = NULL;
+	struct peer_config fresh = {.replica = replica};
+	uint32_t n = 0;
+	int err = volume_peers(v, &peers, &n);
+
+	for (uint32_t i = 0; i < n && !err; i++)
+		if (peers[i].replica == replica)
+			return 0;
+	return err ? err : volume_set_peer(v, &fresh);
+}
+
 int peering_pause(struct volume *v, uint64_t replica, bool paused)
 {
 	CLEANUP_FREE struct peer_config *peers = NULL;

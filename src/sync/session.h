@@ -19,9 +19,9 @@
 #define LIVE_BYTES (64u << 20)
 #define BATCH_ROWS_MAX 65536u      /* a receiver refuses more in one batch or step */
 #define BATCH_BYTES_MAX (64u << 20)
-#define SERVE_MAX 512u             /* GETs of a peer that wait here */
+#define SERVE_MAX 2048u            /* GETs of a peer that wait here */
 #define SERVE_ACTIVE 16u
-#define ASKED_MAX 256u             /* our GETs under way */
+#define ASKED_MAX 1024u            /* our GETs under way */
 #define ASKED_BIG_MAX 4u
 #define ASKED_BIG_BYTES (1u << 20) /* longer contents are big */
 #define CHUNK_BYTES (128u << 10)

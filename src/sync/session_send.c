@@ -21,6 +21,7 @@ static void serve_free(struct session *s, struct serve *v)
 		stats_add(s->c.volume.stats, COUNT_DELTA_BYTES_SAVED, saved);
 		s->c.volume.source_close(v->source);
 	}
+	free(v->get);
 	free(v);
 }
 
@@ -184,22 +185,23 @@ int send_ack(struct session *s, uint32_t number, const uint8_t *body, size_t len
 int send_get(struct session *s, uint32_t request, const uint8_t *body, size_t len)
 {
 	struct serving *g = &s->serving;
+	struct msg_get m;
 	struct serve *v;
-	int err;
+	int err = g->n == SERVE_MAX ? -EPROTO : msg_get_decode(body, len, &m);
 
-	if (g->n == SERVE_MAX)
-		return session_bad(s, -EPROTO, TYPE_GET);
-	if (!(v = calloc(1, sizeof *v)))
-		return session_bad(s, -ENOMEM, TYPE_GET);
-	v->request = request;
-	err = msg_get_decode(body, len, &v->get);
 	for (uint32_t i = 0; !err && i < g->n; i++)
 		if (g->queue[i]->request == request)
 			err = -EPROTO;
-	if (err) {
-		free(v);
+	if (err)
 		return session_bad(s, err, TYPE_GET);
+	v = calloc(1, sizeof *v);
+	if (!v || !(v->get = malloc(len))) {
+		free(v);
+		return session_bad(s, -ENOMEM, TYPE_GET);
 	}
+	memcpy(v->get, body, len);
+	v->get_len = len;
+	v->request = request;
 	g->queue[g->n++] = v;
 	return 0;
 }
@@ -217,11 +219,12 @@ static int send_gone(struct session *s, uint32_t at, int why)
 {
 	struct serve *v = s->serving.queue[at];
 	struct buf body = {0};
+	struct msg_get m;
 	int err;
 
-	if (why != -ESTALE)
-		log_error("content %016llx:%llu cannot be read for peer %016llx: %s", (unsigned long long)v->get.dot.replica,
-			(unsigned long long)v->get.dot.counter, (unsigned long long)s->c.peer,
+	if (why != -ESTALE && !msg_get_decode(v->get, v->get_len, &m))
+		log_error("content %016llx:%llu cannot be read for peer %016llx: %s", (unsigned long long)m.dot.replica,
+			(unsigned long long)m.dot.counter, (unsigned long long)s->c.peer,
 			why == -EBADMSG ? "it does not authenticate" : strerror(-why));
 	buf_put_u8(&body, why == -ESTALE ? GONE_REPLACED : GONE_DAMAGED);
 	err = session_send(s, TYPE_GONE, v->request, &body);
@@ -244,9 +247,11 @@ static int send_chunk(struct session *s)
 
 	g->turn = at + 1;
 	if (!q->source) {
-		const struct msg_get *m = &q->get;
+		struct msg_get m;
 
-		err = v->source_open(v->v, &m->node, m->dot, m->held, m->n_held, m->forms, m->resume_page, &q->source);
+		err = msg_get_decode(q->get, q->get_len, &m);
+		if (!err)
+			err = v->source_open(v->v, &m.node, m.dot, m.held, m.n_held, m.forms, m.resume_page, &q->source);
 		if (err) {
 			q->source = NULL;
 			return send_gone(s, at, err);

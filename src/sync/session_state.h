@@ -20,8 +20,9 @@ struct sending {
 
 struct serve {
 	uint32_t request;
-	struct content_source *source; /* NULL: not opened yet */
-	struct msg_get get;
+	struct content_source *source; /* owned; NULL: not opened yet */
+	uint8_t *get;                  /* owned: the body of GET, which decoded well */
+	size_t get_len;
 };
 struct serving {
 	struct serve *queue[SERVE_MAX]; /* owned; the first SERVE_ACTIVE take turns */

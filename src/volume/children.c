@@ -153,7 +153,7 @@ int vnode_parent(struct volume *v, struct vnode *n, inum *ret)
 		*ret = n->dir_parent;
 		return 0;
 	}
-	int e = vnode_links(v, n, first_live, &l);
+	int e = nothing_unusual(v) ? vnode_links(v, n, first_live, &l) : exceptions_shown_link(v, n, &l);
 	if (e)
 		return e;
 	if (!l)
@@ -165,4 +165,28 @@ int vnode_parent(struct volume *v, struct vnode *n, inum *ret)
 	char name[NAME_LEN_MAX + 1];
 	size_t len;
 	return exceptions_shown_place(v, l, ret, name, &len);
+}
+
+/* ---- sealed names of exception rows ---- */
+static const char name_aad[] = "twofold shown name";
+
+int name_seal(struct volume *v, const void *name, size_t len, struct buf *out)
+{
+	return record_seal(v->keys, name_aad, sizeof name_aad, name, len, out);
+}
+
+int name_open(struct volume *v, const void *sealed, size_t len, char *ret_name, size_t *ret_len)
+{
+	struct buf plain = {0};
+	int e = record_open(v->keys, name_aad, sizeof name_aad, sealed, len, &plain);
+
+	if (!e && plain.len > NAME_LEN_MAX)
+		e = -EUCLEAN;
+	if (!e) {
+		memcpy(ret_name, plain.p, plain.len);
+		ret_name[plain.len] = 0;
+		*ret_len = plain.len;
+	}
+	buf_fini(&plain);
+	return e;
 }

@@ -147,7 +147,7 @@ static uint32_t deletions_left(const struct vlink *l)
 /* Dead, and nobody needs to hear of it. */
 static bool forgotten(const struct txn *t, const struct vlink *l)
 {
-	return !(l->flags & VL_LIVE) && (t->v->alone || !l->n_deletion);
+	return !(l->flags & VL_LIVE) && (t->v->alone || !l->n_deletion) && !link_is_derived(t->v, l);
 }
 
 static int forget(struct txn *t, struct vlink *l, const struct link_row *old)

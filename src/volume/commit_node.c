@@ -246,10 +246,20 @@ static int write_orphan(struct txn *t, struct vnode *n)
 
 static int put_row(struct txn *t, struct vnode *n, const struct blob fresh[PARTS], uint64_t local)
 {
-	struct node_row row = {.row = n->row, .id = n->id, .type = n->type, .nlink = n->nlink, .links = n->links, .local = n->derived ? 0 : local, /* a copy's object is its file's extra's */
+	struct node_row row = {.row = n->row, .id = n->id, .type = n->type, .nlink = n->nlink, .links = n->links, .orphan = n->flags & VN_ORPHAN, .local = n->derived ? 0 : local, /* a copy's object is its file's extra's */
 		.derived = n->derived, .extras = extras_left(n), .attrs = fresh[ATTRS], .times = fresh[TIMES], .content = fresh[CONTENT]};
 
 	return (n->flags & VN_STORED) ? journal_node_update(t->v->journal, &row) : journal_node_insert(t->v->journal, &row);
+}
+
+/* Local changes of a node without a name are not journalled; what peers made of it is, whatever becomes of it here. */
+static bool ends_here(const struct vnode *n)
+{
+	bool arrived = n->attrs_slot.arrived.p || n->times_slot.arrived.p || n->content_slot.arrived.p;
+
+	for (uint32_t i = 0; i < n->n_extra; i++)
+		arrived |= n->extra[i].slot.arrived.p || n->extra[i].gone;
+	return (n->flags & VN_ORPHAN) && !arrived;
 }
 
 int write_node(struct txn *t, struct vnode *n)
@@ -260,7 +270,7 @@ int write_node(struct txn *t, struct vnode *n)
 
 	if ((n->flags & VN_DOOMED) && !n->pins)
 		return destroy(t, n);
-	if (n->flags & VN_ORPHAN)
+	if (ends_here(n))
 		return write_orphan(t, n);
 	if ((n->flags & VN_STORED) && (e = journal_node_get(t->v->journal, n->row, &old)))
 		return e;
@@ -354,7 +364,7 @@ static void content_written(struct vnode *n)
 
 void node_written(struct txn *t, struct vnode *n)
 {
-	bool orphan = n->flags & VN_ORPHAN;
+	bool orphan = ends_here(n);
 
 	/* it is dropped after the flush; or a reader has it pinned still, and the next commit takes it */
 	if (n->flags & VN_DOOMED)

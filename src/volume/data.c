@@ -21,6 +21,12 @@ static int data_get(struct volume *v, inum ino, bool change, struct vnode **ret,
 		e = n->type == S_IFDIR ? -EISDIR : -EINVAL;
 	if (!e && change && !nothing_unusual(v))
 		e = writedown_node(v, n);
+	while (!e && change && n->derived) {
+		tree_unlock(v);
+		e = derived_detach(v, ino);
+		tree_lock(v);
+		e = e ? e : vnode_get(v, ino, &n);
+	}
 	e = e ? e : vnode_data(v, n, ret_f);
 	if (!e) {
 		n->pins++;

@@ -323,6 +323,56 @@ int vlink_recorded(struct volume *v, struct vnode *dir, const void *name, size_t
 	return find_recorded(v, dir, name, len, false, ret, ret_more);
 }
 
+struct named {
+	uint64_t *row;
+	uint32_t n, cap;
+};
+
+static int named_add(struct named *x, uint64_t row)
+{
+	if (x->n == x->cap) {
+		uint32_t cap = x->cap ? x->cap * 2 : 8;
+		uint64_t *p = reallocarray(x->row, cap, sizeof *p);
+		if (!p)
+			return -ENOMEM;
+		x->row = p;
+		x->cap = cap;
+	}
+	x->row[x->n++] = row;
+	return 0;
+}
+
+static int named_row(void *ctx, const struct link_row *r) { return named_add(ctx, r->row); }
+
+int vlinks_named(struct volume *v, struct vnode *dir, const void *name, size_t len, vlink_fn *fn, void *ctx)
+{
+	struct named x = {0};
+	uint8_t tag[16];
+	int e = 0;
+
+	keyring_index_tag(v->keys, &dir->id, name, len, tag);
+	for (struct vlink *l = v->links_by_tag[bytes_bucket(tag)]; l && !e; l = l->next_tag)
+		if (!memcmp(l->tag, tag, sizeof tag))
+			e = named_add(&x, l->row);
+	uint32_t in_memory = x.n;
+	if (!e && (dir->flags & VN_STORED))
+		e = journal_links_by_tag(v->journal, tag, named_row, &x);
+	for (uint32_t i = 0; i < x.n && !e; i++) {
+		struct vlink *l = cached(v, x.row[i]);
+		if (i >= in_memory && l)
+			continue; /* memory says where it is */
+		e = l ? 0 : vlink_get(v, x.row[i], &l);
+		if (!e && (l->flags & VL_LIVE) && l->parent == dir->row && l->name_len == len && !memcmp(l->name, name, len))
+			e = fn(ctx, l);
+		if (e == 1) {
+			e = 0;
+			break;
+		}
+	}
+	free(x.row);
+	return e;
+}
+
 int shown_lookup(struct volume *v, struct vnode *dir, const void *name, size_t len, struct vlink **ret)
 {
 	if (nothing_unusual(v))

@@ -9,10 +9,11 @@ void attr_of(struct volume *v, const struct vnode *n, struct inode_attr *ret)
 {
 	*ret = (struct inode_attr){
 		.ino = n->row,
-		.mode = n->attrs_slot.stamp.dot.counter || n->attrs_slot.dirty ? n->attrs.mode : n->type | 0600,
+		.mode = n->attrs.mode ? n->attrs.mode : n->type | 0600,
 		.uid = n->attrs.uid,
 		.gid = n->attrs.gid,
-		.nlink = n->nlink,
+		/* a file brought back, or an untouched conflict copy, has no live link of its own */
+		.nlink = n->nlink || (n->flags & VN_ORPHAN) ? n->nlink : 1,
 		.rdev = n->attrs.rdev,
 		.size = n->size,
 		.blocks = n->blocks,
@@ -137,19 +138,11 @@ static int first_live(void *ctx, struct vlink *l)
 	return 1;
 }
 
-static int any_shown(void *ctx, struct vlink *l)
-{
-	struct vlink **ret = ctx;
-
-	*ret = l;
-	return (l->flags & VL_LIVE) ? 1 : 0;
-}
-
 /* Where a node is shown: row of the directory and name there. */
 static int place_of(struct volume *v, struct vnode *n, inum *ret_parent, char *ret_name, size_t *ret_len)
 {
 	struct vlink *l = NULL;
-	int e = vnode_links(v, n, nothing_unusual(v) ? first_live : any_shown, &l);
+	int e = nothing_unusual(v) ? vnode_links(v, n, first_live, &l) : exceptions_shown_link(v, n, &l);
 
 	if (e)
 		return e;

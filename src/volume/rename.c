@@ -72,6 +72,8 @@ static int put(struct volume *v, struct vlink *l, struct vnode *node, struct vno
 	remember_parent(l, dir);
 	int e = vlink_move(v, l, dir, name, len);
 	e = e ? e : slot_change(&l->place);
+	if (!e && v->n_groups)
+		e = shown_move_others(v, l, dir, name, len);
 	return e ? e : node_ctime(v, node);
 }
 
@@ -97,7 +99,7 @@ static int replace(struct volume *v, struct move *from, struct move *to)
 	} else if (from->node->type == S_IFDIR) {
 		return -ENOTDIR;
 	}
-	if ((e = node_ctime(v, to->node)) || (e = link_kill(v, to->link)))
+	if ((e = node_ctime(v, to->node)) || (e = shown_kill(v, to->link)))
 		return e;
 	from->node->flags |= VN_REPLACED;
 	if (!to->node->links && v->node_count)

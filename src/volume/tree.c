@@ -284,7 +284,7 @@ static int remove_name(struct volume *v, inum parent, const char *name, size_t l
 		if ((e = writedown_node(v, n)) || (e = shown_lookup(v, dir, name, len, &l)))
 			return e;
 	}
-	if ((e = dir_touched(v, dir)) || (e = node_ctime(v, n)) || (e = link_kill(v, l)))
+	if ((e = dir_touched(v, dir)) || (e = node_ctime(v, n)) || (e = shown_kill(v, l)))
 		return e;
 	if (!n->links && v->node_count)
 		v->node_count--;

@@ -1,0 +1,465 @@
+/* Applying a batch: everything of it in one transaction (I7).
+ *
+ *   1  no locks        the kernel's dirty pages of the files concerned come home; whole contents are flushed and get their place in objects/
+ *   2  apply_begin     what is pending here is committed; from now on the gate is held exclusively
+ *   3  ranges          pages for a node's own object become redo records of kind remote; where it cannot be changed in place, a copy gets them
+ *   4  tree_mu         parts are merged in memory, what follows for the shown tree is computed
+ *   5  apply_end       one transaction, COMMIT, flush
+ *   6  no locks        what programs here must be told
+ * An error before 4 leaves everything as it was. After a crash the records of 3 are dropped unless the COMMIT of 5 is there. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "content_source.h"
+#include "exceptions.h"
+
+#define PAGE_IN_LOG (PAGE_LEN + 64) /* bytes of the redo log a page takes, with its share of the record */
+#define SYNCFS_OBJECTS 8
+
+/* ---- 1 ---- */
+static inum concerned(struct volume *v, const struct part *p)
+{
+	struct vnode *n;
+	struct vlink *l;
+	inum row = 0;
+
+	if (p->kind == PART_CONTENT && !vnode_by_id(v, &p->id, &n))
+		row = n->row;
+	if (p->kind == PART_DELETION && !vlink_by_id(v, &p->id, &l))
+		row = l->node;
+	return row && refs_get(v, row) ? row : 0;
+}
+
+static void bring_home(struct batch *b)
+{
+	struct volume *v = b->v;
+
+	tree_lock(v);
+	struct volume_observer o = v->observer;
+	tree_unlock(v);
+	if (!o.before_change)
+		return;
+	for (uint32_t i = 0; i < b->n; i++) {
+		tree_lock(v);
+		inum ino = concerned(v, &b->part[i]->part);
+		tree_unlock(v);
+		if (ino)
+			o.before_change(o.ctx, ino);
+	}
+}
+
+static int adopt_whole(struct batch *b)
+{
+	uint32_t objects = 0;
+
+	for (uint32_t i = 0; i < b->n; i++)
+		objects += b->part[i]->want && b->part[i]->want->object && !b->part[i]->want->local;
+	/* one flush of all is cheaper than one of each; those that follow find nothing to do */
+	if (objects > SYNCFS_OBJECTS)
+		syncfs(b->v->dirfd);
+	for (uint32_t i = 0; i < b->n; i++) {
+		struct want *w = b->part[i]->want;
+		if (!w || !w->object || w->local)
+			continue;
+		uint64_t local = object_store_next_local(b->v->objects);
+		int e = object_adopt(w->object, local);
+		if (e)
+			return e;
+		w->local = local;
+		object_close(w->object);
+		w->object = NULL;
+	}
+	return 0;
+}
+
+/* ---- 3 ---- */
+static bool left_out(const struct arrival *x)
+{
+	return x->part.kind == PART_CONTENT && x->part.opened && x->part.content.is_object && (!x->want || x->want->state != WANT_HERE);
+}
+
+static bool is_ranges(const struct arrival *x) { return x->want && x->want->state == WANT_HERE && x->want->sink && !x->want->local; }
+
+/* Is the base still the node's content, and may its object be changed? Pins the node where it may. */
+static int judge(struct volume *v, struct arrival *x, struct vnode **ret)
+{
+	const struct held_content *base = transfer_sink_base(x->want->sink);
+	const struct part *p = &x->part;
+	struct vnode *n;
+
+	tree_lock(v);
+	int e = vnode_by_id(v, &p->id, &n);
+	bool fits = !e && n->type == S_IFREG && !n->derived && dot_eq(n->content_slot.stamp.dot, base->dot) && id_eq(&base->node, &n->id);
+	bool seen = fits && vector_has(&p->vector, base->dot) && !dots_has(&p->apart, base->dot);
+	*ret = NULL;
+	x->base_fits = fits && seen;
+	if (seen && !(n->flags & VN_ORPHAN) && (p->content.length >= n->size || !refs_get(v, n->row))) {
+		struct filedata *f;
+		if (!(e = vnode_data(v, n, &f))) {
+			n->pins++;
+			*ret = n;
+		}
+	}
+	tree_unlock(v);
+	return e == -ENOENT ? 0 : e;
+}
+
+static int64_t mtime_of(const struct part *p) { return (int64_t)(p->stamp.clock_ns & INT64_MAX); }
+
+static bool fits_log(struct volume *v, uint64_t pages)
+{
+	uint64_t log, pending, need = pages * PAGE_IN_LOG;
+
+	object_store_usage(v->objects, &log, &pending);
+	if (log + need > REDO_BYTES / 4 * 3 || pending + need > PENDING_MAX_BYTES / 4 * 3) {
+		if (object_store_checkpoint(v->objects))
+			return false;
+		object_store_usage(v->objects, &log, &pending);
+	}
+	return log + need <= REDO_BYTES / 4 * 3 && pending + need <= PENDING_MAX_BYTES / 4 * 3;
+}
+
+static int write_in_place(struct volume *v, struct arrival *x, struct vnode *n, bool *ret_done)
+{
+	struct object *o = NULL;
+	int e = filedata_object(n->data, &o);
+
+	*ret_done = false;
+	if (e || !o || !fits_log(v, extents_pages(transfer_sink_pages(x->want->sink))))
+		return e;
+	e = transfer_sink_write_ranges(x->want->sink, o, mtime_of(&x->part));
+	e = e ? e : object_flush(o);
+	if (e) {
+		log_error("inode %llu: changed pages of a peer could not be written: %s", (unsigned long long)n->row, strerror(-e));
+		return e;
+	}
+	*ret_done = x->write_in_place = true;
+	x->want->local = object_local(o);
+	return 0;
+}
+
+/* -EAGAIN: the base is not here any more; the content must be asked for as a whole. */
+static int write_copy(struct volume *v, struct arrival *x)
+{
+	const struct held_content *base = transfer_sink_base(x->want->sink);
+	struct transfer_lookup look = content_lookup(v);
+	struct transfer_content c = {0};
+	struct object *copy;
+	uint64_t local = object_store_next_local(v->objects);
+	int e = look.find(look.ctx, &base->node, base->dot, &c);
+
+	if (!e && (!c.object || !root_eq(&c.content.root, &base->root)))
+		e = -ESTALE;
+	if (!e && !(e = object_copy(c.object, local, NULL, &copy))) {
+		e = transfer_sink_write_ranges(x->want->sink, copy, mtime_of(&x->part));
+		e = e ? e : object_flush(copy);
+		object_close(copy);
+		if (e)
+			object_remove(v->objects, local);
+		else
+			x->want->local = local;
+	}
+	transfer_content_fini(&c);
+	if (e == -ESTALE || e == -ENOENT || e == -EBADMSG) {
+		x->want->whole_only = true;
+		return -EAGAIN;
+	}
+	return e;
+}
+
+static int write_ranges(struct volume *v, struct arrival *x)
+{
+	struct vnode *n;
+	bool done = false;
+	int e = judge(v, x, &n);
+
+	if (n) {
+		e = write_in_place(v, x, n, &done);
+		tree_lock(v);
+		n->pins--;
+		tree_unlock(v);
+	}
+	return e || done ? e : write_copy(v, x);
+}
+
+/* Copies first: where one of them says -EAGAIN nothing was changed in place yet. */
+static int ranges_possible(struct batch *b)
+{
+	struct volume *v = b->v;
+	int e = 0;
+
+	for (uint32_t i = 0; i < b->n && !e; i++) {
+		struct arrival *x = b->part[i];
+		struct transfer_lookup look = content_lookup(v);
+		struct transfer_content c = {0};
+		if (!is_ranges(x))
+			continue;
+		const struct held_content *base = transfer_sink_base(x->want->sink);
+		e = look.find(look.ctx, &base->node, base->dot, &c);
+		if (!e && (!c.object || !root_eq(&c.content.root, &base->root)))
+			e = -ESTALE;
+		transfer_content_fini(&c);
+		if (e == -ESTALE || e == -ENOENT) {
+			x->want->whole_only = true;
+			e = -EAGAIN;
+		}
+	}
+	return e;
+}
+
+static int all_ranges(struct batch *b)
+{
+	int e = ranges_possible(b);
+	bool some = false;
+
+	for (uint32_t i = 0; i < b->n && !e; i++)
+		if (is_ranges(b->part[i])) {
+			e = write_ranges(b->v, b->part[i]);
+			some = true;
+		}
+	return e || !some ? e : object_store_flush_redo(b->v->objects);
+}
+
+/* Contents that must be asked for once more: see batch_apply in replicate.h. */
+static void reopen(struct batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		struct want *w = b->part[i]->want;
+		if (!w || !w->whole_only || w->state != WANT_HERE)
+			continue;
+		transfer_sink_free(w->sink);
+		w->sink = NULL;
+		w->state = WANT_NEW;
+		b->open++;
+		if (i < b->next)
+			b->next = i;
+	}
+}
+
+/* ---- 4 ---- */
+static int arrive_member(struct apply *a, struct arrival *x)
+{
+	(void)x;
+	a->members_changed = true; /* they have no form in memory: see write_rows */
+	return 0;
+}
+
+static int arrive(struct apply *a, struct arrival *x)
+{
+	switch (x->part.opened ? x->part.kind : 0) {
+	case PART_PLACE:
+		return arrive_place(a, x);
+	case PART_DELETION:
+		return arrive_deletion(a, x);
+	case PART_CONTENT:
+		return left_out(x) ? 0 : arrive_content(a, x);
+	case PART_ATTRS:
+		return arrive_attrs(a, x);
+	case PART_TIMES:
+		return arrive_times(a, x);
+	case PART_MEMBER:
+		return arrive_member(a, x);
+	}
+	return 0;
+}
+
+/* Copies of contents whose name came after them, and what untouched copies show of their file's attributes. */
+static int make_copies(struct apply *a, struct vnode *n)
+{
+	int e = 0;
+
+	for (uint32_t i = 0; i < n->n_extra && n->type && !e; i++) {
+		struct vlink *l;
+		if (n->extra[i].gone)
+			continue;
+		e = derived_make(a->v, n, i, &l);
+		e = e ? e : seeds_add(&a->seeds, l->row);
+	}
+	return e;
+}
+
+static int each_node(struct apply *a, int (*fn)(struct apply *a, struct vnode *n))
+{
+	int e = 0;
+
+	for (uint32_t i = 0; i < a->seeds.n && !e; i++) {
+		struct vlink *l;
+		struct vnode *n;
+		e = vlink_get(a->v, a->seeds.row[i], &l);
+		e = e || !l->node ? e : vnode_get(a->v, l->node, &n);
+		if (!e && l->node)
+			e = fn(a, n);
+		e = e == -ENOENT ? 0 : e;
+	}
+	return e;
+}
+
+static int follow(struct apply *a)
+{
+	bool needed = a->members_changed && !nothing_unusual(a->v);
+	int e = each_node(a, make_copies);
+
+	e = e || needed ? e : exceptions_needed(a->v, &a->seeds, &needed);
+	if (!e && needed)
+		e = exceptions_update(a->v, &a->seeds, a);
+	return e ? e : each_node(a, settle_node);
+}
+
+static int merge_all(struct apply *a)
+{
+	struct volume *v = a->v;
+	int e = 0;
+
+	for (uint32_t i = 0; i < a->b->n && !e; i++) {
+		struct arrival *x = a->b->part[i];
+		e = arrive(a, x);
+		if (e == -EUCLEAN || e == -EBADMSG) {
+			log_warn("a record of kind %u, change %016llx:%llu, does not fit to what it belongs to and is ignored", x->part.kind,
+				(unsigned long long)x->part.stamp.dot.replica, (unsigned long long)x->part.stamp.dot.counter);
+			e = 0;
+		}
+		if (!e && x->part.stamp.clock_ns > v->clock_ns)
+			v->clock_ns = x->part.stamp.clock_ns;
+	}
+	return e ? e : follow(a);
+}
+
+/* ---- 5: rows without a form in memory ---- */
+static int write_rows(void *ctx)
+{
+	struct apply *a = ctx;
+	struct volume *v = a->v;
+	int e = 0;
+
+	for (uint32_t i = 0; i < a->n_step && !e; i++) {
+		struct step_note *s = &a->step[i];
+		e = step_put(v, s->node, s->from, s->to, s->whole ? NULL : &s->ranges);
+	}
+	for (uint32_t i = 0; i < a->b->n && !e; i++) {
+		struct arrival *x = a->b->part[i];
+		if (!x->part.opened || x->part.kind == PART_MEMBER)
+			e = other_arrives(v, &x->part, x->record.p, x->record.len);
+	}
+	return e ? e : exceptions_write(v);
+}
+
+/* ---- 6 ---- */
+static void tell(const struct volume_observer *o, const struct notice *x)
+{
+	if (x->kind == NOTICE_ENTRY && o->entry_changed)
+		o->entry_changed(o->ctx, x->ino, x->name, x->name_len);
+	else if (x->kind == NOTICE_DIR && o->dir_changed)
+		o->dir_changed(o->ctx, x->ino);
+	else if (x->kind == NOTICE_ATTR && o->attr_changed)
+		o->attr_changed(o->ctx, x->ino);
+	else if (x->kind == NOTICE_CONTENT && o->content_changed)
+		o->content_changed(o->ctx, x->ino, x->old_size, x->new_size, x->bytes.e, x->bytes.n);
+	else if (x->kind == NOTICE_REPLACED && o->replaced)
+		o->replaced(o->ctx, x->ino, x->other);
+}
+
+static void tell_all(struct apply *a)
+{
+	struct volume *v = a->v;
+
+	tree_lock(v);
+	struct volume_observer o = v->observer;
+	tree_unlock(v);
+	for (uint32_t i = 0; i < a->n_notice; i++)
+		tell(&o, &a->notice[i]);
+}
+
+static void apply_fini(struct apply *a)
+{
+	for (uint32_t i = 0; i < a->n_notice; i++) {
+		free(a->notice[i].name);
+		extents_fini(&a->notice[i].bytes);
+	}
+	for (uint32_t i = 0; i < a->n_step; i++)
+		extents_fini(&a->step[i].ranges);
+	free(a->notice);
+	free(a->step);
+	seeds_fini(&a->seeds);
+	seeds_fini(&a->nameless);
+}
+
+static void empty(struct batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		arrival_free(b->part[i]);
+	b->n = b->next = b->open = 0;
+}
+
+/* Nodes without a name whose parts had to be written first. */
+static void doom(struct apply *a)
+{
+	struct volume *v = a->v;
+
+	if (!a->nameless.n)
+		return;
+	gate_shared(v);
+	tree_lock(v);
+	for (uint32_t i = 0; i < a->nameless.n; i++) {
+		struct vnode *n;
+		if (vnode_get(v, a->nameless.row[i], &n) || n->links || !(n->flags & VN_ORPHAN) || refs_get(v, n->row))
+			continue;
+		n->flags |= VN_DOOMED;
+		vnode_dirty(v, n);
+	}
+	tree_unlock(v);
+	gate_leave(v);
+}
+
+static int apply(struct batch *b, const struct vector *end, struct apply *a)
+{
+	struct volume *v = b->v;
+	int e = apply_begin(v);
+
+	if (e)
+		return e;
+	if ((e = all_ranges(b))) {
+		apply_cancel(v);
+		return e;
+	}
+	tree_lock(v);
+	e = merge_all(a);
+	tree_unlock(v);
+	if (e) {
+		/* no memory, or a damaged row of ours: what was merged so far is true, and the next commit writes it; the rest comes again */
+		log_error("%s: a batch could not be merged: %s", v->path, strerror(-e));
+		apply_cancel(v);
+		return e;
+	}
+	e = apply_end(v, end, write_rows, a);
+	if (!e) {
+		tree_lock(v);
+		exceptions_written(v);
+		if (a->members_changed)
+			e = members_load(v);
+		tree_unlock(v);
+		doom(a);
+	}
+	return e;
+}
+
+int batch_apply(struct batch *b, const struct vector *end)
+{
+	struct apply a = {.v = b->v, .b = b};
+
+	if (!batch_complete(b))
+		return -EINVAL;
+	bring_home(b);
+	int e = adopt_whole(b);
+	e = e ? e : apply(b, end, &a);
+	if (e == -EAGAIN)
+		reopen(b);
+	if (!e) {
+		tell_all(&a);
+		empty(b);
+	}
+	apply_fini(&a);
+	return e;
+}

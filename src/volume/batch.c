@@ -1,0 +1,335 @@
+/* A batch as it arrives: records are parsed and sorted out, contents that need bytes are asked for and taken. See batch.h. */
+#include "batch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "content_source.h"
+
+/* Smaller contents are not worth a look for what an earlier try has left. */
+#define RESUME_MIN_BYTES (1u << 20)
+
+void want_free(struct want *w)
+{
+	if (!w)
+		return;
+	transfer_sink_free(w->sink);
+	if (w->object)
+		object_close(w->object);
+	free(w);
+}
+
+void arrival_free(struct arrival *a)
+{
+	if (!a)
+		return;
+	want_free(a->want);
+	part_fini(&a->part);
+	buf_fini(&a->record);
+	free(a);
+}
+
+int batch_new(struct volume *v, uint64_t from_replica, struct batch **ret)
+{
+	struct batch *b = calloc(1, sizeof *b);
+
+	if (!b)
+		return -ENOMEM;
+	b->v = v;
+	b->from = from_replica;
+	*ret = b;
+	return 0;
+}
+
+void batch_free(struct batch *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->n; i++)
+		arrival_free(b->part[i]);
+	free(b->part);
+	free(b);
+}
+
+static int refuse(struct batch *b, const struct part *p, int e)
+{
+	b->refused++;
+	if (p)
+		log_warn("a record of kind %u, change %016llx:%llu, from replica %016llx was refused: %s", p->kind,
+			(unsigned long long)p->stamp.dot.replica, (unsigned long long)p->stamp.dot.counter, (unsigned long long)b->from,
+			e == -EBADMSG ? "it does not authenticate" : "it is malformed");
+	else
+		log_warn("a record from replica %016llx was refused: it is malformed", (unsigned long long)b->from);
+	return 0;
+}
+
+static int add(struct batch *b, struct part *p, const uint8_t *record, size_t len)
+{
+	if (b->n == b->cap) {
+		uint32_t cap = b->cap ? b->cap * 2 : 64;
+		struct arrival **part = reallocarray(b->part, cap, sizeof *part);
+		if (!part)
+			return -ENOMEM;
+		b->part = part;
+		b->cap = cap;
+	}
+	struct arrival *a = calloc(1, sizeof *a);
+	if (!a)
+		return -ENOMEM;
+	buf_put(&a->record, record, len);
+	if (a->record.err) {
+		free(a);
+		return -ENOMEM;
+	}
+	a->part = *p;
+	*p = (struct part){0};
+	b->part[b->n++] = a;
+	return 0;
+}
+
+bool content_needed(const struct vnode *n, const struct part *p)
+{
+	struct version new = {p->stamp, &p->vector, &p->apart}, held[1];
+	bool drop[1];
+
+	if (!n || !n->content_slot.stamp.dot.counter || n->derived)
+		return true;
+	held[0] = (struct version){n->content_slot.stamp, &n->content_slot.vector, &n->apart};
+	if (!set_merge(held, 1, NULL, 0, &new, drop))
+		return false;
+	for (uint32_t i = 0; i < n->n_extra; i++) {
+		if (n->extra[i].gone)
+			continue;
+		held[0] = (struct version){n->extra[i].slot.stamp, &n->extra[i].slot.vector, &n->extra[i].apart};
+		if (!set_merge(held, 1, NULL, 0, &new, drop))
+			return false;
+	}
+	return true;
+}
+
+/* Under tree_mu: is there any use for it? A part that our knowledge contains was merged, or was superseded by what was merged. */
+static int judge(struct batch *b, const struct part *p, bool *ret_use)
+{
+	struct volume *v = b->v;
+	struct dot_row d;
+
+	*ret_use = false;
+	if (vector_has(&v->knowledge, p->stamp.dot))
+		return 0;
+	if (p->stamp.dot.replica == v->self) {
+		log_error("replica %016llx sent change %llu of this replica, which has only made %llu: this store was put back from an older copy",
+			(unsigned long long)b->from, (unsigned long long)p->stamp.dot.counter, (unsigned long long)v->counter);
+		return -EPROTO;
+	}
+	/* steps of a catching-up that was broken off are listed again */
+	int e = journal_dot_get(v->journal, p->stamp.dot, &d);
+	if (e != -ENOENT)
+		return e;
+	if (p->kind == PART_CONTENT) {
+		struct vnode *n = NULL;
+		e = vnode_by_id(v, &p->id, &n);
+		if (e && e != -ENOENT)
+			return e;
+		if (!content_needed(n, p))
+			return 0;
+	}
+	*ret_use = true;
+	return 0;
+}
+
+int batch_part(struct batch *b, const uint8_t *record, size_t len)
+{
+	struct part p = {0};
+	bool use;
+	int e = part_parse(b->v->keys, record, len, false, &p);
+
+	if (e == -ENOMEM)
+		return e;
+	if (e)
+		return refuse(b, NULL, e);
+	tree_lock(b->v);
+	e = judge(b, &p, &use);
+	tree_unlock(b->v);
+	if (e || !use) {
+		part_fini(&p);
+		return e;
+	}
+	/* opened only now: most of what is sent twice never is */
+	struct part whole = {0};
+	e = part_parse(b->v->keys, record, len, true, &whole);
+	if (e) {
+		e = e == -ENOMEM ? e : refuse(b, &p, e);
+		part_fini(&p);
+		return e;
+	}
+	part_fini(&p);
+	e = add(b, &whole, record, len);
+	part_fini(&whole);
+	return e;
+}
+
+/* ---- wants ---- */
+
+static int make_sink(struct batch *b, struct want *w)
+{
+	struct transfer_env env = content_env(b->v);
+	struct transfer_lookup look = content_lookup(b->v);
+	struct part *p = &w->arrival->part;
+
+	if (w->sink)
+		return 0;
+	return transfer_sink_new(&env, &look, &p->id, p->stamp.dot, &p->content, &w->sink, &w->w.resume_page);
+}
+
+static void hold(struct want *w, const struct id *node, struct dot dot, const struct root *root)
+{
+	for (uint32_t i = 0; i < w->w.n_held; i++)
+		if (dot_eq(w->held[i].dot, dot) && id_eq(&w->held[i].node, node))
+			return;
+	if (w->w.n_held < WANT_HELD_MAX)
+		w->held[w->w.n_held++] = (struct held_content){*node, dot, *root};
+}
+
+/* A committed content of n that is an object; its root is in the snapshot's record. */
+static int hold_current(struct volume *v, struct want *w, struct vnode *n)
+{
+	struct content_at at = {0};
+	struct id id = n->id;
+	struct dot dot = n->content_slot.stamp.dot;
+
+	if (n->type != S_IFREG || !dot.counter)
+		return 0;
+	tree_unlock(v);
+	int e = content_find(v, &id, dot, &at);
+	if (!e && at.content.is_object)
+		hold(w, &id, dot, &at.content.root);
+	content_at_fini(&at);
+	tree_lock(v);
+	return e == -ESTALE || e == -ENOENT ? 0 : e;
+}
+
+/* The file whose name a new node of this batch takes: a rename over it is a new version of it in all but identity. */
+static int hold_replaced(struct batch *b, struct want *w)
+{
+	const struct id *node = &w->arrival->part.id;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct part *p = &b->part[i]->part;
+		struct vnode *dir, *n;
+		struct vlink *l;
+		if (p->kind != PART_PLACE || !p->opened || !id_eq(&p->place.node, node))
+			continue;
+		int e = vnode_by_id(b->v, &p->place.parent, &dir);
+		e = e ? e : shown_lookup(b->v, dir, p->place.name, p->place.name_len, &l);
+		e = e ? e : vnode_get(b->v, l->node, &n);
+		if (e == -ENOENT)
+			continue;
+		e = e ? e : hold_current(b->v, w, n);
+		if (e)
+			return e;
+	}
+	return 0;
+}
+
+static int find_held(struct batch *b, struct want *w)
+{
+	struct vnode *n;
+
+	w->w.held = w->held;
+	w->w.n_held = 0;
+	if (w->whole_only)
+		return 0;
+	tree_lock(b->v);
+	int e = vnode_by_id(b->v, &w->arrival->part.id, &n);
+	e = e == -ENOENT ? 0 : e ? e : hold_current(b->v, w, n);
+	e = e ? e : hold_replaced(b, w);
+	tree_unlock(b->v);
+	return e;
+}
+
+static int want_new(struct batch *b, struct arrival *a)
+{
+	struct want *w = calloc(1, sizeof *w);
+
+	if (!w)
+		return -ENOMEM;
+	w->arrival = a;
+	w->w.node = a->part.id;
+	w->w.dot = a->part.stamp.dot;
+	w->w.length = a->part.content.length;
+	a->want = w;
+	b->open++;
+	return 0;
+}
+
+static int hand_out(struct batch *b, struct want *w, const struct content_want **ret)
+{
+	int e = find_held(b, w);
+
+	if (!e && w->w.length >= RESUME_MIN_BYTES)
+		e = make_sink(b, w);
+	if (e)
+		return e;
+	w->state = WANT_OUT;
+	*ret = &w->w;
+	return 1;
+}
+
+int batch_next_want(struct batch *b, const struct content_want **ret)
+{
+	for (; b->next < b->n; b->next++) {
+		struct arrival *a = b->part[b->next];
+		if (a->part.kind != PART_CONTENT || !a->part.opened || !a->part.content.is_object)
+			continue;
+		int e = a->want ? 0 : want_new(b, a);
+		if (e)
+			return e;
+		if (a->want->state != WANT_NEW)
+			continue;
+		return hand_out(b, a->want, ret);
+	}
+	return 0;
+}
+
+int batch_content(struct batch *b, const struct content_want *cw, const uint8_t *chunk, size_t len, bool last)
+{
+	struct want *w = (struct want *)cw;
+
+	if (w->state != WANT_OUT)
+		return -EPROTO;
+	int e = make_sink(b, w);
+	e = e ? e : transfer_sink_feed(w->sink, chunk, len);
+	if (e <= 0)
+		return e == 0 && last ? -EPROTO : e;
+	if (transfer_sink_form(w->sink) != FORM_RANGES) {
+		w->object = transfer_sink_take_object(w->sink);
+		transfer_sink_free(w->sink);
+		w->sink = NULL;
+		if (!w->object)
+			return -EIO;
+	}
+	w->state = WANT_HERE;
+	b->open--;
+	return 1;
+}
+
+int batch_content_gone(struct batch *b, const struct content_want *cw)
+{
+	struct want *w = (struct want *)cw;
+
+	if (w->state != WANT_OUT)
+		return -EPROTO;
+	w->state = WANT_GONE;
+	b->open--;
+	return 0;
+}
+
+bool batch_complete(const struct batch *b)
+{
+	for (uint32_t i = b->next; i < b->n; i++) {
+		const struct part *p = &b->part[i]->part;
+		if (p->kind == PART_CONTENT && p->opened && p->content.is_object)
+			return false;
+	}
+	return b->open == 0;
+}

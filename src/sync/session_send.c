@@ -15,10 +15,7 @@ static uint64_t now_ns(const struct session *s) { return env_mono_ns(s->c.env); 
 static void serve_free(struct session *s, struct serve *v)
 {
 	if (v->source) {
-		uint64_t saved = s->c.volume.source_saved(v->source);
-
-		s->serving.saved_bytes += saved;
-		stats_add(s->c.volume.stats, COUNT_DELTA_BYTES_SAVED, saved);
+		s->serving.saved_bytes += s->c.volume.source_saved(v->source);
 		s->c.volume.source_close(v->source);
 	}
 	free(v->get);

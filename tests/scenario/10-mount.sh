@@ -37,10 +37,10 @@ os.mkdir(p("setgid")); os.chown(p("setgid"), 0, 4242); os.chmod(p("setgid"), 0o2
 os.mkdir(p("sticky")); os.chmod(p("sticky"), 0o1777)
 os.chown(p("link-1"), 77, 88, follow_symlinks=False)
 i = 0
-for d, ds, fs in os.walk(top, topdown=False):
-    for n in fs + ds:
-        i += 1
-        os.utime(os.path.join(d, n), ns=(1000000000 * i + 5, 1500000000 * 10**9 + i * 1000003), follow_symlinks=False)
+paths = [os.path.join(d, n) for d, ds, fs in os.walk(top) for n in ds + fs]
+for n in sorted(paths, reverse=True):   # what is in a directory before it
+    i += 1
+    os.utime(n, ns=(1000000000 * i + 5, 1500000000 * 10**9 + i * 1000003), follow_symlinks=False)
 os.utime(p("size-1"), ns=(-5 * 10**9, -7 * 10**9 + 1)); os.utime(p("size-0"), ns=(0, 5000000000 * 10**9 + 999999999))
 P
 }

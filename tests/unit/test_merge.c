@@ -90,6 +90,13 @@ static void test_set(void)
 	dots_fini(&a2);
 	fini(&d);
 
+	/* one who holds what another keeps apart, and starts from it, replaces it */
+	struct version with_b[2] = {c.v, b.v};
+	REQUIRE(!set_next(with_b, 2, NULL, 1, &v2, &a2));
+	CHECK(a2.n == 1 && dots_has(&a2, (struct dot){1, 2}));
+	vector_fini(&v2);
+	dots_fini(&a2);
+
 	/* the context is in the vector */
 	struct vector context = {0};
 	REQUIRE(!vector_add(&context, (struct dot){9, 9}));

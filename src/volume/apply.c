@@ -76,11 +76,6 @@ static int adopt_whole(struct batch *b)
 }
 
 /* ---- 3 ---- */
-static bool left_out(const struct arrival *x)
-{
-	return x->part.kind == PART_CONTENT && x->part.opened && x->part.content.is_object && (!x->want || x->want->state != WANT_HERE);
-}
-
 static bool is_ranges(const struct arrival *x) { return x->want && x->want->state == WANT_HERE && x->want->sink && !x->want->local; }
 
 /* Is the base still the node's content, and may its object be changed? Pins the node where it may. */
@@ -255,7 +250,7 @@ static int arrive(struct apply *a, struct arrival *x)
 	case PART_DELETION:
 		return arrive_deletion(a, x);
 	case PART_CONTENT:
-		return left_out(x) ? 0 : arrive_content(a, x);
+		return x->refetch ? arrive_bytes(a, x) : arrive_content(a, x);
 	case PART_ATTRS:
 		return arrive_attrs(a, x);
 	case PART_TIMES:
@@ -391,6 +386,7 @@ static void empty(struct batch *b)
 	for (uint32_t i = 0; i < b->n; i++)
 		arrival_free(b->part[i]);
 	b->n = b->next = b->open = 0;
+	b->looked = false;
 }
 
 /* Nodes without a name whose parts had to be written first. */

@@ -191,6 +191,52 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 	return e ? e : note_content(a, n->row, old_size, n->size, &bytes);
 }
 
+int arrive_bytes(struct apply *a, struct arrival *x)
+{
+	uint64_t local = x->want->state == WANT_HERE ? x->want->local : 0;
+	struct dot dot = x->part.stamp.dot;
+	struct vnode *n;
+	bool taken = false;
+	int e = vnode_by_id(a->v, &x->part.id, &n);
+
+	if (e && e != -ENOENT)
+		return e;
+	if (!e && local && dot_eq(n->content_slot.stamp.dot, dot) && vnode_lacks_bytes(n)) {
+		n->local = local;
+		taken = true;
+	}
+	for (uint32_t i = 0; !e && local && !taken && i < n->n_extra; i++) {
+		struct extra *k = &n->extra[i];
+		if (k->gone || !dot_eq(k->slot.stamp.dot, dot) || !content_lacks_bytes(&k->content, k->local))
+			continue;
+		k->local = local;
+		buf_put(&k->slot.arrived, x->record.p, x->record.len); /* its row is written again */
+		if (k->slot.arrived.err)
+			return k->slot.arrived.err;
+		taken = true;
+	}
+	if (!taken)
+		return local ? object_trash(a->v, local) : 0;
+	vnode_dirty(a->v, n);
+	return vnode_links(a->v, n, seed_link, a);
+}
+
+/* The sender had no bytes any more: the content is held without them, and what was open of the one before is let go. */
+static int drop_data(struct volume *v, struct vnode *n)
+{
+	struct filedata *f = n->data;
+
+	if (!f)
+		return 0;
+	if (n->pins)
+		return -EBUSY;
+	n->data = NULL;
+	tree_unlock(v);
+	filedata_free(f);
+	tree_lock(v);
+	return 0;
+}
+
 int arrive_content(struct apply *a, struct arrival *x)
 {
 	struct volume *v = a->v;
@@ -210,6 +256,8 @@ int arrive_content(struct apply *a, struct arrival *x)
 	if (!m.held)
 		return local && local != n->local ? object_trash(v, local) : 0;
 	x->taken = true;
+	if (m.wins && content_lacks_bytes(&x->part.content, local) && (e = drop_data(v, n)))
+		return e == -EBUSY ? 0 : e;
 	bool aside = m.wins && m.had_winner && !m.winner_dropped;
 	if (aside)
 		e = set_aside(a, n);
@@ -217,7 +265,7 @@ int arrive_content(struct apply *a, struct arrival *x)
 		e = become(a, n, x, local);
 	else if (!e)
 		e = add_extra(a, n, &x->part, x->record.p, x->record.len, local);
-	if (!e && (!m.had_winner || aside || !m.wins || m.extras_changed || !n->links || n->n_extra))
+	if (!e && (!m.had_winner || aside || !m.wins || m.extras_changed || !n->links || n->n_extra || vnode_lacks_bytes(n)))
 		e = vnode_links(v, n, seed_link, a);
 	return e;
 }

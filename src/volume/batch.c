@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "content_source.h"
+#include "exceptions.h"
 
 /* Smaller contents are not worth a look for what an earlier try has left. */
 #define RESUME_MIN_BYTES (1u << 20)
@@ -275,10 +276,109 @@ static int hand_out(struct batch *b, struct want *w, const struct content_want *
 	return 1;
 }
 
+/* ---- bytes that are needed again ---- */
+bool content_lacks_bytes(const struct content *c, uint64_t local) { return c->is_object && !local; }
+
+bool vnode_lacks_bytes(const struct vnode *n)
+{
+	return n->type == S_IFREG && n->content_slot.stamp.dot.counter && !n->data && content_lacks_bytes(&n->content, n->local);
+}
+
+static bool comes_already(const struct batch *b, struct dot dot)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->part[i]->part.kind == PART_CONTENT && dot_eq(b->part[i]->part.stamp.dot, dot))
+			return true;
+	return false;
+}
+
+static int refetch(struct batch *b, const void *record, size_t len)
+{
+	struct part p = {0};
+	int e = part_parse(b->v->keys, record, len, true, &p);
+
+	if (!e && !comes_already(b, p.stamp.dot) && !(e = add(b, &p, record, len)))
+		b->part[b->n - 1]->refetch = true;
+	part_fini(&p);
+	return e;
+}
+
+static int refetch_extra(void *ctx, const struct extra_row *x)
+{
+	return x->local ? 0 : refetch(ctx, x->record.p, x->record.len);
+}
+
+/* Under tree_mu. */
+static int refetch_node(struct batch *b, struct vnode *n)
+{
+	struct node_row r;
+	int e = 0;
+
+	if (n->derived && (e = vnode_get(b->v, n->derived, &n)))
+		return e == -ENOENT ? 0 : e;
+	if (n->type != S_IFREG || !(n->flags & VN_STORED))
+		return 0;
+	if (vnode_lacks_bytes(n)) {
+		e = journal_node_get(b->v->journal, n->row, &r);
+		if (!e && r.content.p)
+			e = refetch(b, r.content.p, r.content.len);
+	}
+	for (uint32_t i = 0; i < n->n_extra && !e; i++)
+		if (content_lacks_bytes(&n->extra[i].content, n->extra[i].local))
+			return journal_extras(b->v->journal, n->row, refetch_extra, b);
+	return e;
+}
+
+/* A name that comes for a node which has lost its bytes. */
+static int refetch_named(struct batch *b, const struct part *p)
+{
+	struct vnode *n;
+
+	if (!p->opened || p->place.type != S_IFREG)
+		return 0;
+	tree_lock(b->v);
+	int e = vnode_by_id(b->v, &p->place.node, &n);
+	e = e ? e : refetch_node(b, n);
+	tree_unlock(b->v);
+	return e == -ENOENT ? 0 : e;
+}
+
+#define REFETCH_MAX 64
+/* Those that are not shown since no peer has given them up to now. */
+static int refetch_hidden(struct batch *b)
+{
+	struct volume *v = b->v;
+	uint32_t before = b->n;
+	int e = 0;
+
+	b->looked = true;
+	tree_lock(v);
+	for (struct list *i = v->exceptions->all.next; i != &v->exceptions->all && !e && b->n - before < REFETCH_MAX; i = i->next) {
+		struct exc *x = LIST_OF(i, struct exc, at);
+		struct vnode *n;
+		if (x->parent)
+			continue;
+		e = vnode_get(v, x->node, &n);
+		e = e ? e : refetch_node(b, n);
+		e = e == -ENOENT ? 0 : e;
+	}
+	tree_unlock(v);
+	return e;
+}
+
 int batch_next_want(struct batch *b, const struct content_want **ret)
 {
+	int hidden = b->looked ? 0 : refetch_hidden(b);
+
+	if (hidden)
+		return hidden;
 	for (; b->next < b->n; b->next++) {
 		struct arrival *a = b->part[b->next];
+		if (a->part.kind == PART_PLACE) {
+			int e = refetch_named(b, &a->part);
+			if (e)
+				return e;
+		}
 		if (a->part.kind != PART_CONTENT || !a->part.opened || !a->part.content.is_object)
 			continue;
 		int e = a->want ? 0 : want_new(b, a);

@@ -20,6 +20,7 @@ enum want_state {
 	WANT_GONE  /* the sender has it no more */
 };
 struct arrival;
+struct apply;
 struct want {
 	struct content_want w; /* what is handed out; first */
 	struct held_content held[WANT_HELD_MAX];
@@ -36,6 +37,7 @@ struct arrival {
 	struct part part;
 	struct buf record; /* verbatim */
 	struct want *want; /* owned; a content that needs bytes */
+	bool refetch; /* not a part of the batch: a content that is held here without its bytes, which are asked for again */
 	/* While it is applied: */
 	bool taken;      /* it was merged and is held now */
 	bool base_fits;  /* ranges: the node's present content is the base */
@@ -50,7 +52,12 @@ struct batch {
 	uint32_t next; /* parts before it were looked at for wants */
 	uint32_t open; /* wants that are not HERE or GONE */
 	uint64_t refused;
+	bool looked; /* for contents that are held without their bytes */
 };
+/* A content whose bytes went when its last name did, and are needed again since a rename that had not seen that beat it. */
+bool content_lacks_bytes(const struct content *c, uint64_t local);
+bool vnode_lacks_bytes(const struct vnode *n);
+int arrive_bytes(struct apply *a, struct arrival *x); /* of a refetch */
 void want_free(struct want *w);
 void arrival_free(struct arrival *a);
 

@@ -87,6 +87,9 @@ static int content_unseen(struct volume *v, struct vnode *n, bool *ret)
 
 static bool node_complete(const struct vnode *n)
 {
+	/* without its bytes a file is shown nowhere: they are asked for (batch.c) */
+	if (vnode_lacks_bytes(n))
+		return false;
 	if (n->type == S_IFREG || n->type == S_IFLNK)
 		return n->content_slot.stamp.dot.counter || n->content_slot.dirty || n->derived || (n->flags & VN_CONTENT_NEW);
 	return n->type;

@@ -1,0 +1,248 @@
+/* Two replicas through replicate.h, one thing after the other: what is made, changed, moved and removed on one arrives on the other, and what
+ * was done on both at once is resolved alike. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "world.h"
+
+static const struct caller root_caller = {.umask = 022, .in_group = true};
+static struct world w;
+static struct volume *A, *B;
+
+static inum at(struct volume *v, const char *path)
+{
+	struct inode_attr a = {0};
+	return volume_resolve(v, path, &a) ? 0 : a.ino;
+}
+
+static inum make(struct volume *v, inum dir, const char *name, uint32_t mode)
+{
+	struct inode_attr a = {0};
+	CHECK_EQ(volume_make(v, dir, name, strlen(name), mode, 0, S_ISLNK(mode) ? "target" : NULL, &root_caller, &a), 0);
+	return a.ino;
+}
+
+static void put(struct volume *v, inum ino, uint64_t off, const void *p, size_t len)
+{
+	CHECK_EQ(volume_write(v, ino, off, p, len, true, false), 0);
+}
+
+static void text(struct volume *v, inum dir, const char *name, const char *s)
+{
+	put(v, make(v, dir, name, S_IFREG | 0644), 0, s, strlen(s));
+}
+
+static void sync_one(unsigned from, unsigned to, uint32_t *ret)
+{
+	uint32_t parts = 0;
+	int e = world_exchange(&w, from, to, &parts);
+	if (e)
+		fprintf(stderr, "exchange: %s\n", strerror(-e));
+	CHECK_EQ(e, 0);
+	if (ret)
+		*ret = parts;
+}
+
+static void same(const char *what)
+{
+	struct tree x, y;
+	struct root p, q;
+
+	CHECK_EQ(tree_look(A, &x), 0);
+	CHECK_EQ(tree_look(B, &y), 0);
+	const char *d = tree_differs(&x, &y, true);
+	if (d)
+		fprintf(stderr, "%s: %s\n", what, d);
+	CHECK(!d);
+	volume_live_root(A, &p);
+	volume_live_root(B, &q);
+	CHECK(root_eq(&p, &q));
+	tree_free(&x);
+	tree_free(&y);
+}
+
+static void both_ways(const char *what)
+{
+	uint32_t parts;
+
+	sync_one(0, 1, NULL);
+	sync_one(1, 0, NULL);
+	sync_one(0, 1, NULL);
+	same(what);
+	sync_one(1, 0, &parts);
+	CHECK_EQ(parts, 0);
+	sync_one(0, 1, &parts);
+	CHECK_EQ(parts, 0);
+}
+
+static bool has(struct volume *v, const char *path, const char *content)
+{
+	char buf[200] = {0};
+	size_t n = 0;
+	inum ino = at(v, path);
+
+	return ino && !volume_read(v, ino, 0, buf, sizeof buf - 1, &n) && !strcmp(buf, content);
+}
+
+/* Finds the name in the root that starts with stem and holds that content. */
+static bool has_copy(struct volume *v, const char *stem, const char *content)
+{
+	struct tree t;
+	bool found = false;
+
+	CHECK_EQ(tree_look(v, &t), 0);
+	for (uint32_t i = 0; i < t.n; i++)
+		found |= !strncmp(t.e[i].path, stem, strlen(stem)) && strstr(t.e[i].path, ".conflict-") && t.e[i].len == strlen(content) &&
+			 !memcmp(t.e[i].data, content, t.e[i].len);
+	tree_free(&t);
+	return found;
+}
+
+static void plain(void)
+{
+	static uint8_t big[300000];
+	inum d = make(A, 1, "dir", S_IFDIR | 0755), f;
+
+	text(A, d, "small", "hello");
+	make(A, d, "link", S_IFLNK | 0777);
+	make(A, d, "fifo", S_IFIFO | 0600);
+	f = make(A, d, "big", S_IFREG | 0600);
+	for (size_t i = 0; i < sizeof big; i++)
+		big[i] = (uint8_t)(i * 7 + i / 4096);
+	put(A, f, 0, big, sizeof big);
+	CHECK_EQ(volume_link(A, f, 1, "hard", 4, &(struct inode_attr){0}), 0);
+	both_ways("fresh files");
+	CHECK(has(B, "dir/small", "hello"));
+	/* a change of a page sends little */
+	uint64_t before = w.sent_bytes;
+	put(A, f, 100000, "changed", 7);
+	both_ways("a page changed");
+	CHECK(w.sent_bytes - before < 20000);
+	/* it grows, is cut, moves */
+	put(A, f, sizeof big, "more", 4);
+	both_ways("grown");
+	CHECK_EQ(volume_setattr(A, f, &(struct set_attr){.mask = SET_SIZE, .size = 5000}, &root_caller, &(struct inode_attr){0}), 0);
+	both_ways("cut");
+	CHECK_EQ(volume_rename(A, d, "big", 3, 1, "moved", 5, 0), 0);
+	CHECK_EQ(volume_setattr(A, f, &(struct set_attr){.mask = SET_MODE | SET_UID, .mode = 0640, .uid = 5}, &root_caller, &(struct inode_attr){0}), 0);
+	both_ways("moved, attributes");
+	CHECK_EQ(volume_setxattr(A, f, "user.x", "y", 1, 0, &root_caller), 0);
+	put(B, at(B, "dir/small"), 0, "HELLO from B", 12);
+	both_ways("the other way");
+	CHECK(has(A, "dir/small", "HELLO from B"));
+	CHECK_EQ(volume_unlink(A, 1, "hard", 4), 0);
+	CHECK_EQ(volume_unlink(A, d, "fifo", 4), 0);
+	both_ways("removed");
+	CHECK_EQ(at(B, "hard"), 0);
+	CHECK(at(B, "moved"));
+}
+
+static void contents_conflict(void)
+{
+	text(A, 1, "both.txt", "base");
+	both_ways("base");
+	put(A, at(A, "both.txt"), 0, "from A", 6);
+	put(B, at(B, "both.txt"), 0, "from B!", 7);
+	both_ways("two contents");
+	CHECK((has(A, "both.txt", "from A") && has_copy(A, "both", "from B!")) || (has(A, "both.txt", "from B!") && has_copy(A, "both", "from A")));
+}
+
+static void names_conflict(void)
+{
+	text(A, 1, "name.c", "made by A");
+	text(B, 1, "name.c", "made by B");
+	make(A, 1, "folder", S_IFDIR | 0755);
+	make(B, 1, "folder", S_IFDIR | 0755);
+	text(A, at(A, "folder"), "a", "a");
+	text(B, at(B, "folder"), "b", "b");
+	both_ways("one name twice");
+	CHECK(has(A, "folder/a", "a") && has(A, "folder/b", "b"));
+	/* removing the one that has the name leaves the other where it is shown */
+	CHECK_EQ(volume_unlink(A, 1, "name.c", 6), 0);
+	CHECK_EQ(at(A, "name.c"), 0);
+	both_ways("the winner removed");
+	CHECK_EQ(at(B, "name.c"), 0);
+	CHECK(has_copy(B, "name", "made by A") || has_copy(B, "name", "made by B"));
+	CHECK_EQ(volume_rename(B, 1, "folder", 6, 1, "other", 5, 0), 0);
+	both_ways("directories shown as one, moved");
+	CHECK(has(A, "other/a", "a") && has(A, "other/b", "b") && !at(A, "folder"));
+	CHECK_EQ(volume_unlink(A, at(A, "other"), "a", 1), 0);
+	CHECK_EQ(volume_unlink(A, at(A, "other"), "b", 1), 0);
+	CHECK_EQ(volume_rmdir(A, 1, "other", 5), 0);
+	CHECK_EQ(at(A, "other"), 0);
+	both_ways("directories shown as one, removed");
+	CHECK_EQ(at(B, "other"), 0);
+}
+
+static void edit_beats_delete(void)
+{
+	make(A, 1, "gone", S_IFDIR | 0755);
+	text(A, at(A, "gone"), "f", "one");
+	both_ways("base");
+	CHECK_EQ(volume_unlink(A, at(A, "gone"), "f", 1), 0);
+	CHECK_EQ(volume_rmdir(A, 1, "gone", 4), 0);
+	put(B, at(B, "gone/f"), 0, "two", 3);
+	both_ways("edit against delete");
+	CHECK(has(A, "gone/f", "two"));
+	/* removed by someone who has seen it: gone */
+	CHECK_EQ(volume_unlink(B, at(B, "gone"), "f", 1), 0);
+	CHECK_EQ(volume_rmdir(B, 1, "gone", 4), 0);
+	both_ways("removed again");
+	CHECK_EQ(at(A, "gone"), 0);
+}
+
+static void rename_beats_delete(void)
+{
+	static uint8_t big[20000];
+	inum f = make(A, 1, "wanted", S_IFREG | 0644);
+
+	memset(big, 'w', sizeof big);
+	put(A, f, 0, big, sizeof big);
+	both_ways("base");
+	CHECK_EQ(volume_unlink(A, 1, "wanted", 6), 0);
+	CHECK_EQ(volume_rename(B, 1, "wanted", 6, 1, "kept", 4, 0), 0);
+	both_ways("rename against delete");
+	CHECK(at(A, "kept"));
+}
+
+static void cycle(void)
+{
+	make(A, 1, "x", S_IFDIR | 0755);
+	make(A, 1, "y", S_IFDIR | 0755);
+	text(A, at(A, "x"), "in_x", "x");
+	text(A, at(A, "y"), "in_y", "y");
+	both_ways("base");
+	CHECK_EQ(volume_rename(A, 1, "x", 1, at(A, "y"), "x", 1, 0), 0);
+	CHECK_EQ(volume_rename(B, 1, "y", 1, at(B, "x"), "y", 1, 0), 0);
+	both_ways("cycle");
+}
+
+static void kill_and_reopen(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_EQ(volume_commit(w.r[i].v), 0);
+		volume_abandon(w.r[i].v);
+		world_open(&w, i);
+	}
+	A = w.r[0].v;
+	B = w.r[1].v;
+	same("after a kill");
+}
+
+int main(void)
+{
+	world_make(&w, 2, 1);
+	A = w.r[0].v;
+	B = w.r[1].v;
+	both_ways("empty");
+	plain();
+	contents_conflict();
+	names_conflict();
+	edit_beats_delete();
+	rename_beats_delete();
+	cycle();
+	kill_and_reopen();
+	world_remove(&w);
+	return check_result();
+}

@@ -359,7 +359,7 @@ int object_store_replay(struct object_store *s, uint64_t committed_txn, const st
 	if (!r)
 		r = finish_objects(&y);
 	if (!r) {
-		log_info("redo: %u pages of %u objects looked at", y.n_items, y.n_objects);
+		log_debug("redo: %u pages of %u objects looked at", y.n_items, y.n_objects);
 		pthread_mutex_lock(&l->lock);
 		l->need_replay = false;
 		l->replayed = true;

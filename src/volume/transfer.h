@@ -85,7 +85,8 @@ enum content_form transfer_sink_form(const struct transfer_sink *s);
 struct object *transfer_sink_take_object(struct transfer_sink *s);
 /* After feed returned 1, RANGES: the base (its content must still have that root when the pages are written), the pages that came, and writing
  * them into an object that holds the base's pages: the node's own, or a copy. The object is then also resized and punched as the record
- * says. -EAGAIN: the redo log is full; call again after a commit. -EBADMSG: the object's root is not the record's afterwards. */
+ * says. -EAGAIN: the redo log is full; call again after a commit. -EBADMSG: the object is not the base (nothing was written), or its root is not
+ * the record's afterwards. */
 const struct held_content *transfer_sink_base(const struct transfer_sink *s);
 const struct extents *transfer_sink_pages(const struct transfer_sink *s); /* borrowed; pages sent */
 /* Pages that differ from the base: sent ones and new holes; for notices and the step. ret is overwritten. */

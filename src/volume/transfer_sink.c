@@ -185,6 +185,7 @@ static int start(struct transfer_sink *s, struct reader *r)
 
 	drop_base(s);
 	s->complete = false;
+	s->writing = NULL;
 	s->base_name = (struct held_content){0};
 	s->next_page = 0;
 	if (e < 0)
@@ -442,6 +443,14 @@ int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_
 
 	if (!s->complete || s->form != FORM_RANGES)
 		return -EINVAL;
+	/* Anything else than the base would be spoiled. A call after -EAGAIN goes on with what is half written. */
+	if (s->writing != o) {
+		object_map(o, &map, &root);
+		extents_fini(&map.holes);
+		if (!root_eq(&root, &s->base_name.root))
+			return -EBADMSG;
+		s->writing = o;
+	}
 	buf = malloc((size_t)TRANSFER_RUN_PAGES * PAGE_LEN);
 	if (!buf)
 		return -ENOMEM;

@@ -42,6 +42,7 @@ struct transfer_sink {
 	struct transfer_content base;
 	struct page_sealer *sealer;
 	struct spool spool;
+	const struct object *writing; /* ranges are (half) written into it; only compared */
 	struct root root; /* RANGES: base's, with what came */
 	/* DELTA */
 	struct page_stream base_stream;

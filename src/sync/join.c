@@ -207,8 +207,10 @@ static struct join_result *new_result(const struct invite_token *token, const ch
 		snprintf(j->header.name, sizeof j->header.name, "%s", name);
 	else
 		replica_name_default(j->header.name);
-	while (!j->header.replica)
+	while (!j->header.replica) {
 		randombytes_buf(&j->header.replica, sizeof j->header.replica);
+		j->header.replica &= INT64_MAX; /* as volume_create draws them, which keeps this one */
+	}
 	randombytes_buf(j->static_secret, sizeof j->static_secret);
 	if (crypto_scalarmult_base(j->static_public, j->static_secret)) {
 		sodium_free(j);

@@ -373,7 +373,7 @@ int msg_join_decode(const uint8_t *body, size_t len, struct msg_join *ret)
 	ret->ciphers = read_u32(&r);
 	take_text(&r, ret->name, sizeof ret->name);
 	take_text(&r, ret->address, sizeof ret->address);
-	if (!reader_done(&r) || !ret->replica || !replica_name_valid(ret->name))
+	if (!reader_done(&r) || !ret->replica || ret->replica > INT64_MAX || !replica_name_valid(ret->name))
 		return -EPROTO;
 	return 0;
 }

@@ -99,6 +99,8 @@ void volume_ref(struct volume *v, inum ino)
 
 bool volume_is_referenced(struct volume *v, inum ino)
 {
+	if (ino == ROOT_INUM)
+		return true; /* known from the mount on, without a look-up */
 	tree_lock(v);
 	bool some = refs_get(v, ino) > 0;
 	tree_unlock(v);

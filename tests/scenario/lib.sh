@@ -100,7 +100,9 @@ counter() { getfattr --only-values -n "user.twofold.$2" "$W/$1" 2>/dev/null; }
 listing() { (cd "$1" && find . -mindepth 1 -printf '%P %y %m %U %G %s %T@ %n %l\n' | sort; find . -mindepth 1 -print0 | sort -z | xargs -0r getfattr -h -d -m - -- 2>/dev/null | sed '/^# file: /!{/^$/d}'); }
 # same A B: identical trees in both mounts (and names, types, modes, owners, sizes, times, links, xattrs)
 same() {
-    diff -r --no-dereference "$W/$1" "$W/$2" > "$W/diff.out" 2>&1 || { fail "contents of $1 and $2 differ: $(head -3 "$W/diff.out" | tr '\n' ';')"; return 1; }
+    # diff calls special files of one type different; the listings compare those
+    diff -r --no-dereference "$W/$1" "$W/$2" 2>&1 | grep -Ev 'File .* is a (fifo|socket|(block|character) special file) while file .* is a \1$' > "$W/diff.out"
+    [ ! -s "$W/diff.out" ] || { fail "contents of $1 and $2 differ: $(head -3 "$W/diff.out" | tr '\n' ';')"; return 1; }
     listing "$W/$1" > "$W/list.1"; listing "$W/$2" > "$W/list.2"
     diff "$W/list.1" "$W/list.2" > "$W/diff.out" || { fail "listings of $1 and $2 differ: $(head -4 "$W/diff.out" | tr '\n' ';')"; return 1; }
 }

@@ -96,7 +96,7 @@ struct model {
 	struct mentry entry[NODES * 2];
 };
 
-static struct model now, committed, killed;
+static struct model now, committed;
 static unsigned serials;
 
 static void model_copy(struct model *to, const struct model *from)
@@ -216,6 +216,50 @@ static inum resolve(struct volume *v, int node)
 			return a.ino;
 		}
 	return 0;
+}
+
+/* Every state that a file had since the last commit. */
+struct past {
+	unsigned serial, n;
+	struct {
+		unsigned char *data;
+		size_t len;
+	} state[64];
+};
+static struct past past[NODES];
+
+static void past_clear(void)
+{
+	for (int i = 0; i < NODES; i++) {
+		for (unsigned j = 0; j < past[i].n; j++)
+			free(past[i].state[j].data);
+		past[i].n = 0;
+	}
+}
+
+static void past_add(int i)
+{
+	struct mnode *n = &now.node[i];
+	struct past *p = &past[i];
+
+	if (p->serial != n->serial) {
+		for (unsigned j = 0; j < p->n; j++)
+			free(p->state[j].data);
+		p->n = 0;
+		p->serial = n->serial;
+	}
+	REQUIRE(p->n < 64);
+	p->state[p->n].data = malloc(n->len + 1);
+	memcpy(p->state[p->n].data, n->data, n->len);
+	p->state[p->n++].len = n->len;
+}
+
+static bool was_so(const struct past *p, size_t at, unsigned char byte)
+{
+	for (unsigned j = 0; j < p->n; j++)
+		if (at < p->state[j].len && p->state[j].data[at] == byte)
+			return true;
+	return false;
 }
 
 static void some_name(char *name) { sprintf(name, "n%u", pick(NAMES)); }
@@ -371,6 +415,7 @@ static void op_write(struct volume *v)
 		n->len = off + len;
 	}
 	memcpy(n->data + off, buf, len);
+	past_add(x->node);
 }
 
 static void op_attr(struct volume *v)
@@ -393,6 +438,7 @@ static void op_attr(struct volume *v)
 		if (s.size > n->len)
 			memset(n->data + n->len, 0, s.size - n->len);
 		n->len = s.size;
+		past_add(x->node);
 	}
 	if (pick(2)) {
 		uint8_t value = (uint8_t)pick(200);
@@ -421,23 +467,25 @@ static bool on_entry(void *ctx, const char *name, size_t len, uint64_t cookie, c
 	return true;
 }
 
-/* After a kill: what was overwritten within a committed content without a commit may have survived, page by page. Takes over what is there. */
+/* After a kill: what was overwritten within a committed content without a commit may have survived, page by page; never anything that the file did not
+ * contain at some time. Takes over what is there. */
 static void settle(struct volume *v)
 {
 	static unsigned char buf[60000];
 
 	for (int i = 0; i < NODES; i++) {
-		struct mnode *n = &now.node[i], *k = &killed.node[i];
+		struct mnode *n = &now.node[i];
 		size_t got = 0;
-		if (!n->used || n->is_dir || !n->len || !k->used || k->serial != n->serial)
+		if (!n->used || n->is_dir || !n->len || past[i].serial != n->serial)
 			continue;
 		if (volume_read(v, resolve(v, i), 0, buf, sizeof buf, &got) || got != n->len)
 			continue; /* compare says so */
 		for (size_t j = 0; j < got; j++)
-			if (j < k->len && buf[j] == k->data[j])
+			if (was_so(&past[i], j, buf[j]))
 				n->data[j] = buf[j];
 	}
 	model_copy(&committed, &now);
+	past_clear();
 }
 
 static void compare(struct volume *v)
@@ -470,6 +518,11 @@ static void compare(struct volume *v)
 		CHECK_EQ(volume_read(v, ino, 0, buf, sizeof buf, &got), 0);
 		CHECK_EQ(got, n->len);
 		CHECK(got == n->len && !memcmp(buf, n->data ? n->data : buf, got));
+		for (size_t j = 0; j < got && n->data; j++)
+			if (buf[j] != n->data[j]) {
+				fprintf(stderr, "inode %llu of %zu bytes: first difference at %zu\n", (unsigned long long)ino, n->len, j);
+				break;
+			}
 		uint8_t value = 0;
 		size_t value_len = 0;
 		int e = volume_getxattr(v, ino, "user.x", &value, 1, &value_len);
@@ -510,7 +563,6 @@ static void test_random(unsigned s, int rounds, bool peers)
 	seed = s;
 	model_clear(&now);
 	model_clear(&committed);
-	model_clear(&killed);
 	create();
 	struct volume *v = reopen(false);
 	if (peers) { /* then deletions are kept, and steps and bases too */
@@ -522,6 +574,7 @@ static void test_random(unsigned s, int rounds, bool peers)
 		if (pick(2)) {
 			CHECK_EQ(volume_commit(v), 0);
 			model_copy(&committed, &now);
+			past_clear();
 		}
 		if (pick(4) == 0)
 			compare(v);
@@ -529,12 +582,12 @@ static void test_random(unsigned s, int rounds, bool peers)
 		case 0:
 			CHECK_EQ(volume_close(v), 0);
 			model_copy(&committed, &now);
+			past_clear();
 			v = reopen(false);
 			compare(v);
 			break;
 		case 1:
 			volume_abandon(v);
-			model_copy(&killed, &now);
 			model_copy(&now, &committed);
 			v = reopen(false);
 			settle(v);
@@ -543,6 +596,7 @@ static void test_random(unsigned s, int rounds, bool peers)
 		}
 	}
 	CHECK_EQ(volume_commit(v), 0);
+	past_clear();
 	CHECK_EQ(volume_live_root(v, &live), 0);
 	CHECK_EQ(volume_close(v), 0);
 	v = reopen(false);
@@ -876,7 +930,6 @@ int main(int argc, char **argv)
 	}
 	model_clear(&now);
 	model_clear(&committed);
-	model_clear(&killed);
 	rmdir(dir);
 	return check_result();
 }

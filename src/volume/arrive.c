@@ -405,9 +405,12 @@ int settle_node(struct apply *a, struct vnode *n)
 		return e;
 	if (!e)
 		return revive(a, n);
+	e = 0;
 	if (n->flags & VN_ORPHAN)
 		return 0;
 	node_nameless(a->v, n);
+	if (n->derived && (e = derived_dies(a->v, n)))
+		return e;
 	if (!parts_pending(n))
 		return 0;
 	n->flags &= ~(unsigned)VN_DOOMED;

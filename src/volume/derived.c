@@ -143,6 +143,32 @@ int derived_gone(struct apply *a, struct vnode *n, inum row)
 	return 0;
 }
 
+bool derived_needs(struct volume *v, struct vnode *n)
+{
+	for (uint32_t i = 0; i < n->n_extra; i++) {
+		struct vnode *copy;
+		struct vlink *l;
+		if (n->extra[i].gone || !n->extra[i].copy || vnode_get(v, n->extra[i].copy, &copy) || copy->derived != n->row)
+			continue;
+		if (copy->links || !exceptions_shown_link(v, copy, &l) || derived_needs(v, copy))
+			return true;
+	}
+	return false;
+}
+
+int derived_dies(struct volume *v, struct vnode *copy)
+{
+	struct vnode *file;
+	struct vlink *l;
+	int e = vnode_get(v, copy->derived, &file);
+
+	if (e)
+		return e == -ENOENT ? 0 : e;
+	if (!file->links && !(file->flags & VN_ORPHAN) && file->type && exceptions_shown_link(v, file, &l) == -ENOENT)
+		node_nameless(v, file);
+	return 0;
+}
+
 /* ---- the first write to a copy ---- */
 struct detach {
 	struct content content; /* owned */

@@ -424,6 +424,8 @@ int exceptions_shown_link(struct volume *v, struct vnode *n, struct vlink **ret)
 int derived_load(struct volume *v, struct vnode *n);
 /* Before the first write to a copy whose content is derived (vnode.derived): gives it a content of its own. Gate shared, without tree_mu: copies an object. */
 int derived_detach(struct volume *v, inum ino);
+bool derived_needs(struct volume *v, struct vnode *n); /* is a content of n shown by a copy? Then its bytes stay, whatever becomes of n */
+int derived_dies(struct volume *v, struct vnode *copy); /* a copy has no name any more: its file may not be needed either */
 bool link_is_derived(struct volume *v, const struct vlink *l); /* no place of its own: that of an untouched copy */
 
 /* ---- writedown.c (H8): before a local change, what it touches becomes recorded as it is shown. Gate shared, under tree_mu; returns at once where

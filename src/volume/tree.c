@@ -66,6 +66,9 @@ int node_ctime(struct volume *v, struct vnode *n)
 
 void node_nameless(struct volume *v, struct vnode *n)
 {
+	/* conflict copies still show contents that hang on it */
+	if (n->n_extra && derived_needs(v, n))
+		return;
 	n->flags |= VN_ORPHAN;
 	if (!refs_get(v, n->row))
 		n->flags |= VN_DOOMED;
@@ -88,9 +91,10 @@ int link_kill(struct volume *v, struct vlink *l)
 		return e;
 	if (!(l->flags & VL_STORED))
 		vlink_drop(v, l);
-	if (!n->links)
-		node_nameless(v, n);
-	return 0;
+	if (n->links)
+		return 0;
+	node_nameless(v, n);
+	return n->derived ? derived_dies(v, n) : 0;
 }
 
 /* Mode, owner and group of a fresh node, as the kernel does it for local filesystems. */

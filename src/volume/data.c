@@ -151,7 +151,7 @@ static int change_once(struct volume *v, inum ino, const struct change *c)
 	}
 	e = c->fn(f, c, mtime_for(v, n, c->set_times));
 	/* what failed half-way may have changed something too */
-	int settled = e == -EAGAIN ? 0 : settle(v, n, f, c->set_times && !e, c->kill_suidgid);
+	int settled = e == -EAGAIN && !filedata_dirty(f) ? 0 : settle(v, n, f, c->set_times && !e, c->kill_suidgid);
 	data_put(v, n);
 	change_end(v);
 	return e ? e : settled;

@@ -17,12 +17,9 @@ write_all() { # into mount $1
     printf 'NEEDLENINE' > "$1/gone"; sync "$1/gone"; rm "$1/gone"
     mv "$1/dir-NEEDLEONE/file-NEEDLETHREE" "$1/dir-NEEDLEONE/renamed-NEEDLETEN"
 }
-search() { # STORE WORDS...: prints those found
-    local s=$1 w; shift
-    for w; do
-        grep -rqa -- "$w" "$s" && echo "$w"
-        find "$s" | grep -q -- "$w" && echo "$w (name)"
-    done
+search() { # STORE WORDS...: prints those found in file contents (each file is read once) and in names
+    local s=$1; shift
+    { LC_ALL=C grep -rhoaE -- "$(IFS='|'; echo "$*")" "$s"; find "$s" | LC_ALL=C grep -oE -- "$(IFS='|'; echo "$*")"; } | sort -u
 }
 words="NEEDLEONE NEEDLETWO NEEDLETHREE NEEDLEFOUR NEEDLEFIVE NEEDLESIX NEEDLESEVEN NEEDLEEIGHT NEEDLENINE NEEDLETEN correct.horse"
 ciphers="xchacha20poly1305"

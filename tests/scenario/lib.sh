@@ -8,6 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 TWOFOLD=${TWOFOLD:-$here/build/src/cli/twofold}
 export TWOFOLD_ARGON2=${TWOFOLD_ARGON2:-1:8} # cheap key derivation: these tests unlock often
 export LC_ALL=C.UTF-8
+PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH # the system's own tools first
 W=$(mktemp -d "${TMPDIR:-/tmp}/twofold-scenario.XXXXXX")
 PASS=$W/pass
 printf 'correct horse battery\n' > "$PASS"

@@ -925,8 +925,8 @@ int main(int argc, char **argv)
 		test_readdir();
 		test_rename_over();
 		test_peers();
-		for (unsigned s = 1; s <= 6; s++)
-			test_random(s, 25, s & 1);
+		for (unsigned s = 1; s <= 4; s++)
+			test_random(s, 15, s & 1);
 	}
 	model_clear(&now);
 	model_clear(&committed);

@@ -77,7 +77,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, str
 	int r = volume_getattr(m->v, ino, &a);
 	if (!r && S_ISDIR(a.mode))
 		s.mask &= ~(unsigned)SET_KILL_SUIDGID;
-	if (!r && !self_is(req, ino) && !tells_nothing_new(to_set, &s, &a))
+	bool own = self_is(req, ino);
+	if (!r && own && to_set & FUSE_SET_ATTR_SIZE && a.size != s.size)
+		r = -EAGAIN;
+	else if (!r && !own && !tells_nothing_new(to_set, &s, &a))
 		r = volume_setattr(m->v, ino, &s, &c, &a);
 	if (r) {
 		mount_fail(req, r);
@@ -171,7 +174,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 		volume_push_soon(m->v, ino);
 }
 
-/* The kernel is to learn a size that the volume already has: only where it still has it. */
+/* The kernel is to learn a size that the volume has already: only where it still has it. */
 static int grown(struct mount *m, uint64_t ino, uint64_t size)
 {
 	struct inode_attr a;

@@ -1,8 +1,8 @@
 /* A peer's change made visible in a file that the kernel knows.
  *
  * With the write-back cache the kernel owns size and times of a regular file and ignores what GETATTR says of them. So a thread of ours (the notifier)
- * opens the file through our own mount and does what a local program would have done: fallocate of the last byte where it grew (never
- * ftruncate: it silently drops an append that is still dirty), invalidation of the changed ranges, futimens. Workers recognise these requests
+ * opens the file through our own mount and does what a local program would have done: fallocate of the last byte where it grew (not
+ * ftruncate: it silently drops an append that is still dirty; only where it shrank), invalidation of the changed ranges, futimens. Workers recognise these requests
  * by thread and inode and answer without changing anything: the volume has the change already. Open handles, mappings, locks
  * and inotify see it. The file is opened by its handle: no path, no race with a rename; where that is not allowed, by its path. */
 #include "mount_internal.h"
@@ -72,19 +72,6 @@ bool self_is(fuse_req_t req, uint64_t ino)
 	return fuse_req_ctx(req)->pid == atomic_load(&m->notifier.tid) && atomic_load(&m->self.ino) == ino;
 }
 
-static void grow(struct mount *m, int fd, uint64_t ino)
-{
-	/* A worker refuses with EAGAIN where a local truncate changed the size meanwhile. */
-	for (int tries = 0; tries < 8; tries++) {
-		struct inode_attr a;
-		struct stat st;
-		if (volume_getattr(m->v, ino, &a) || fstat(fd, &st) || (uint64_t)st.st_size >= a.size)
-			return;
-		if (!fallocate(fd, 0, (off_t)a.size - 1, 1) || errno != EAGAIN)
-			return;
-	}
-}
-
 static void drop_pages(struct mount *m, const struct job *j)
 {
 	if (!j->ranges.n || j->ranges.n > RANGES_MAX) {
@@ -93,6 +80,28 @@ static void drop_pages(struct mount *m, const struct job *j)
 	}
 	for (uint32_t i = 0; i < j->ranges.n; i++)
 		notify_inval_pages(m, j->ino, (int64_t)j->ranges.e[i].first, (int64_t)j->ranges.e[i].count);
+}
+
+/* The kernel's size becomes the volume's. Where a peer made the file shorter there is no way but ftruncate: dirty pages have come home just before,
+ * so only an append of the microseconds between is at risk. A worker refuses with EAGAIN where the volume's size is another by then. */
+static int resize(struct mount *m, int fd, const struct job *j)
+{
+	for (int tries = 0; tries < 8; tries++) {
+		struct inode_attr a;
+		struct stat st;
+		bool shrank = j->new_size < j->old_size;
+		if (shrank)
+			notify_inval_pages(m, j->ino, 0, 0);
+		if (volume_getattr(m->v, j->ino, &a) || fstat(fd, &st))
+			return 0; /* gone */
+		if ((uint64_t)st.st_size == a.size || ((uint64_t)st.st_size > a.size && !shrank))
+			return 0;
+		if (!((uint64_t)st.st_size < a.size ? fallocate(fd, 0, (off_t)a.size - 1, 1) : ftruncate(fd, (off_t)a.size)))
+			return 0;
+		if (errno != EAGAIN)
+			return -errno;
+	}
+	return 0; /* programs here change its size all the time: they know it */
 }
 
 void self_apply(struct mount *m, const struct job *j, bool content)
@@ -112,7 +121,7 @@ void self_apply(struct mount *m, const struct job *j, bool content)
 		fd = open_self(m, j->ino, O_RDONLY);
 	}
 	if (content && !err)
-		grow(m, fd, j->ino);
+		err = resize(m, fd, j);
 	if (content)
 		drop_pages(m, j);
 	else

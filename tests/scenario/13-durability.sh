@@ -56,4 +56,3 @@ for i in $(seq "${KILLS:-10}"); do
 done
 say "$(tail -1 "$W/verify")"
 umnt a
-"$TWOFOLD" check "$W/a.store" --passfile "$PASS" > "$W/check" 2>&1 || fail "check: $(tail -2 "$W/check")"

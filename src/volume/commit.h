@@ -1,4 +1,4 @@
-/* One transaction while it is written. Inside of the volume: commit.c orders it, commit_node.c and commit_link.c write rows.
+/* One transaction while it is written. Inside of the volume: commit.c orders it, commit_txn.c is step 2's transaction, commit_node.c and commit_link.c write rows.
  *
  *   1  (gate open)      flush of the objects concerned and of the redo log
  *   2  gate exclusive   snapshots of contents, flush of what is left, BEGIN, rows, head, COMMIT, memory follows
@@ -22,6 +22,14 @@ struct txn {
 	uint32_t n_dead;
 	uint64_t base_budget, base_bytes;
 };
+/* What else belongs into the transaction. */
+struct txn_hook {
+	int (*fn)(void *ctx); /* under tree_mu, volume.writing is set; may be NULL */
+	void *ctx;
+	const struct vector *knowledge; /* joined; may be NULL */
+};
+/* Writes all that is pending. 0, or an error after which all is pending as before. A full disk takes the reserve, once. */
+int txn_write(struct txn *t, const struct txn_hook *h);
 /* Takes the next dot. */
 struct stamp txn_stamp(struct txn *t);
 /* Row of the journal proper for a part that is written now, in place of the one with dot `old` (counter 0: none). */

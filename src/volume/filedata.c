@@ -246,6 +246,11 @@ int filedata_open_object(struct filedata *f, struct object **ret)
 				r = -ENOMEM;
 			else
 				r = object_open(f->e->objects, f->local, &f->object_id, f->epoch, &f->map, &f->root, &ref->object);
+			/* A missing object, or another one in its place, is damage like a page that does not open. */
+			if (r == -ENOENT || r == -EUCLEAN || r == -EBADMSG) {
+				stats_add(f->e->stats, COUNT_AUTH_FAILURES, 1);
+				r = -EBADMSG;
+			}
 			if (r < 0) {
 				free(ref);
 			} else {

@@ -225,6 +225,7 @@ void engine_connection_over(struct connection *c, int err)
 		else
 			back_off(e, p, c->was_up, refused);
 	}
+	e->refresh = true; /* its state shows at once */
 	engine_event(e);
 	pthread_mutex_unlock(&e->lock);
 	if (c->was_up && known)

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Sourced by scenarios: make_tree DIR SEED fills a folder with every kind of file, name and attribute that must arrive exactly.
+# Sourced by scenarios: make_tree DIR SEED [SIZE] fills a folder with every kind of file, name and attribute that must arrive exactly.
+# SIZE is that of the sparse file, 3G by default.
 make_tree() {
-    local d=$1 seed=$2 i long
+    local d=$1 seed=$2 size=${3:-3G} i long
     mkdir -p "$d/deep/er/and/deeper/still"
     head -c 100 /dev/urandom > "$d/inline"
     head -c 9000 /dev/urandom > "$d/three-pages"
@@ -13,11 +14,11 @@ make_tree() {
     mkfifo "$d/fifo"; chmod 640 "$d/fifo"
     mknod "$d/char" c 1 3; mknod "$d/block" b 7 200
     python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$d/socket" 2>/dev/null || (cd "$d" && python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")')
-    # sparse: data at both ends and across 2 GiB
-    truncate -s 3G "$d/sparse"
+    # sparse: data at both ends, and (of 3 GiB) across 2 GiB
+    truncate -s "$size" "$d/sparse"
     printf 'first %s' "$seed" | dd of="$d/sparse" conv=notrunc status=none
-    head -c 8192 /dev/urandom | dd of="$d/sparse" conv=notrunc bs=4096 seek=524287 status=none
-    printf 'last' | dd of="$d/sparse" conv=notrunc bs=1 seek=3221225468 status=none
+    [ "$size" != 3G ] || head -c 8192 /dev/urandom | dd of="$d/sparse" conv=notrunc bs=4096 seek=524287 status=none
+    printf 'last' >> "$d/sparse"
     truncate -s 12345 "$d/only a hole"
     long=$(printf 'n%.0s' $(seq 255)); echo long > "$d/$long"; mkdir "$d/deep/$long"
     printf 'latin' > "$d/$(printf 'caf\xe9-\xff\xfe')"

@@ -28,13 +28,14 @@ static int make_place(struct txn *t, struct vlink *l, struct blob *ret)
 	return e;
 }
 
-static int saw(struct vector *v, const struct slot *s)
+/* fresh: the version made in this transaction too. */
+static int saw(struct vector *v, const struct slot *s, bool fresh)
 {
 	int e = vector_join(v, &s->vector);
 
 	if (!e && s->stamp.dot.counter)
 		e = vector_add(v, s->stamp.dot);
-	if (!e && s->taken.dot.counter)
+	if (!e && fresh && s->taken.dot.counter)
 		e = vector_add(v, s->taken.dot);
 	return e;
 }
@@ -43,7 +44,7 @@ static int saw(struct vector *v, const struct slot *s)
 static int look(struct txn *t, struct vlink *l, struct vdeletion *d)
 {
 	struct vnode *n;
-	int e = saw(&d->places_seen, &l->place);
+	int e = saw(&d->places_seen, &l->place, true);
 
 	for (uint32_t i = 0; i < l->n_deletion && !e; i++) {
 		struct vdeletion *o = &l->deletion[i];
@@ -55,9 +56,10 @@ static int look(struct txn *t, struct vlink *l, struct vdeletion *d)
 		e = e ? e : vector_add(&d->slot.vector, o->slot.stamp.dot);
 	}
 	e = e ? e : vnode_get(t->v, l->node, &n);
-	e = e ? e : saw(&d->contents_seen, &n->content_slot);
+	/* where the file lives on under another name, what this transaction wrote may have come after this deletion */
+	e = e ? e : saw(&d->contents_seen, &n->content_slot, !n->links);
 	for (uint32_t i = 0; !e && i < n->n_extra; i++)
-		e = saw(&d->contents_seen, &n->extra[i].slot);
+		e = saw(&d->contents_seen, &n->extra[i].slot, true);
 	return e;
 }
 

@@ -502,6 +502,19 @@ static void kill_one(struct sim *s)
 	SAY(s, "%c: killed, opened\n", 'A' + (int)i);
 }
 
+static void show(struct sim *s, unsigned i)
+{
+	struct tree t;
+
+	if (tree_look(s->w.r[i].v, &t))
+		return;
+	fprintf(stderr, "%c:\n", 'A' + (int)i);
+	for (uint32_t k = 0; k < t.n; k++)
+		fprintf(stderr, "   %o %s ino %llu nlink %u len %zu %.12s\n", t.e[k].mode, t.e[k].path, (unsigned long long)t.e[k].ino,
+			t.e[k].nlink, t.e[k].len, t.e[k].data ? (char *)t.e[k].data : "");
+	tree_free(&t);
+}
+
 static bool exchange_all(struct sim *s)
 {
 	bool quiet = true;
@@ -513,6 +526,10 @@ static bool exchange_all(struct sim *s)
 			if (e)
 				fail(s, "%c -> %c while healing: %s", 'A' + (int)a, 'A' + (int)b, strerror(-e));
 			quiet &= !parts;
+			if (s->verbose && parts) {
+				SAY(s, "   healing: %c -> %c: %u parts\n", 'A' + (int)a, 'A' + (int)b, parts);
+				show(s, b);
+			}
 		}
 	return quiet;
 }
@@ -560,15 +577,8 @@ static void heal(struct sim *s)
 		fail(s, "cannot look at a tree: %s", strerror(-e));
 	else
 		check_lost(s, &first);
-	if (s->verbose && s->failed) {
-		for (unsigned i = 0; i < s->w.n && !tree_look(s->w.r[i].v, &t); i++) {
-			fprintf(stderr, "%c:\n", 'A' + (int)i);
-			for (uint32_t k = 0; k < t.n; k++)
-				fprintf(stderr, "   %o %s ino %llu nlink %u len %zu %.12s\n", t.e[k].mode, t.e[k].path,
-					(unsigned long long)t.e[k].ino, t.e[k].nlink, t.e[k].len, t.e[k].data ? (char *)t.e[k].data : "");
-			tree_free(&t);
-		}
-	}
+	for (unsigned i = 0; i < s->w.n && s->verbose && s->failed; i++)
+		show(s, i);
 	tree_free(&first);
 }
 

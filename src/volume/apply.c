@@ -37,18 +37,16 @@ static void bring_home(struct batch *b)
 {
 	struct volume *v = b->v;
 
-	tree_lock(v);
-	struct volume_observer o = v->observer;
-	tree_unlock(v);
-	if (!o.before_change)
-		return;
-	for (uint32_t i = 0; i < b->n; i++) {
+	pthread_rwlock_rdlock(&v->observer_lock);
+	const struct volume_observer *o = &v->observer;
+	for (uint32_t i = 0; i < b->n && o->before_change; i++) {
 		tree_lock(v);
 		inum ino = concerned(v, &b->part[i]->part);
 		tree_unlock(v);
 		if (ino)
-			o.before_change(o.ctx, ino);
+			o->before_change(o->ctx, ino);
 	}
+	pthread_rwlock_unlock(&v->observer_lock);
 }
 
 static int adopt_whole(struct batch *b)
@@ -360,11 +358,10 @@ static void tell_all(struct apply *a)
 {
 	struct volume *v = a->v;
 
-	tree_lock(v);
-	struct volume_observer o = v->observer;
-	tree_unlock(v);
+	pthread_rwlock_rdlock(&v->observer_lock);
 	for (uint32_t i = 0; i < a->n_notice; i++)
-		tell(&o, &a->notice[i]);
+		tell(&v->observer, &a->notice[i]);
+	pthread_rwlock_unlock(&v->observer_lock);
 }
 
 static void apply_fini(struct apply *a)

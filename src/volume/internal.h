@@ -219,6 +219,7 @@ struct volume {
 	void (*commit_fn)(void *ctx);
 	void *commit_ctx;
 	struct volume_observer observer; /* .ctx and functions NULL: none */
+	pthread_rwlock_t observer_lock;  /* shared while an observer is called, before any other lock: setting another waits for that */
 
 	struct commit_queue *queue;
 	struct txn *writing;              /* inside of a transaction (commit.h) */

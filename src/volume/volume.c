@@ -71,6 +71,7 @@ static void init_locks(struct volume *v)
 	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&v->gate, &a);
 	pthread_rwlockattr_destroy(&a);
+	pthread_rwlock_init(&v->observer_lock, NULL);
 }
 
 static struct volume *volume_new(const char *path, const struct env *env)
@@ -116,6 +117,7 @@ static void volume_free(struct volume *v)
 	for (int i = 0; i < SIZE_LOCKS; i++)
 		pthread_mutex_destroy(&v->size_mu[i]);
 	pthread_rwlock_destroy(&v->gate);
+	pthread_rwlock_destroy(&v->observer_lock);
 	free(v->path);
 	free(v);
 }
@@ -389,9 +391,9 @@ uint64_t volume_start_tag(struct volume *v) { return v->start_tag; }
 
 void volume_set_observer(struct volume *v, const struct volume_observer *o)
 {
-	tree_lock(v);
+	pthread_rwlock_wrlock(&v->observer_lock);
 	v->observer = o ? *o : (struct volume_observer){0};
-	tree_unlock(v);
+	pthread_rwlock_unlock(&v->observer_lock);
 }
 
 void volume_set_commit_listener(struct volume *v, void (*fn)(void *ctx), void *ctx)

@@ -127,7 +127,8 @@ struct volume_observer {
 	void (*replaced)(void *ctx, inum old, inum fresh);
 	void *ctx;
 };
-void volume_set_observer(struct volume *v, const struct volume_observer *o); /* NULL: none; copied */
+/* NULL: none; copied. Waits for calls of the one before: not from inside of one. */
+void volume_set_observer(struct volume *v, const struct volume_observer *o);
 
 /* Shown path of an inode below the root ("a/b", "" for the root), malloc'ed. -ENOENT where it has none. */
 int volume_path_of(struct volume *v, inum ino, char **ret);

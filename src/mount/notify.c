@@ -144,10 +144,10 @@ void guests_close(struct mount *m)
 }
 
 /* ---- what the notifier does ---- */
-/* ENOENT: the kernel does not know the inode or name. ENODEV, ENOTCONN: unmounted meanwhile. */
+/* ENOENT: the kernel does not know the inode or name. ENOSYS: not even the filesystem yet (no INIT so far). ENODEV, ENOTCONN: unmounted meanwhile. */
 static void check_notified(struct mount *m, const char *what, uint64_t ino, int r)
 {
-	if (r && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -ENOTDIR && !atomic_load(&m->loop_ended))
+	if (r && r != -ENOENT && r != -ENOSYS && r != -ENODEV && r != -ENOTCONN && r != -ENOTDIR && !atomic_load(&m->loop_ended))
 		log_warn("%s: %s of inode %llu: %s", m->path, what, (unsigned long long)ino, strerror(-r));
 }
 

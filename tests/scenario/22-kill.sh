@@ -1,5 +1,5 @@
 #!/bin/bash
-# Goal: kill -9 of either side at any moment, and a connection cut in the middle of a large file, lose nothing; what had come is not sent again. KILLS (6) rounds.
+# Goal: kill -9 of either side at any moment, and a connection cut in the middle of a large file, lose nothing; what had come is not sent again. KILLS (4) rounds.
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need python3
@@ -66,7 +66,7 @@ insync a b
 same a b
 
 say "kill -9 of either side"
-for round in $(seq "${KILLS:-6}"); do
+for round in $(seq "${KILLS:-4}"); do
     head -c 15000000 /dev/urandom > "$W/a/k$round"; head -c 100000 /dev/urandom > "$W/b/l$round"
     sync "$W/a/k$round" "$W/b/l$round"
     for i in $(seq 30); do echo "$round $i" > "$W/a/r$round-$i"; done

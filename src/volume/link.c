@@ -223,6 +223,12 @@ static int from_row(struct volume *v, const struct link_row *r, struct vlink **r
 		return damaged(r->row, e);
 	}
 	insert(v, l);
+	struct vnode *copy;
+	if (!r->place.p && l->node && !vnode_get(v, l->node, &copy)) {
+		/* an untouched conflict copy: its node says what a place would */
+		l->node_id = copy->id;
+		l->type = copy->type;
+	}
 	*ret = l;
 	return 0;
 }

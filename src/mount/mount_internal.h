@@ -28,7 +28,7 @@ struct job {
 	fuse_req_t req; /* parked request, or NULL */
 	uint64_t ino, other, old_size, new_size;
 	int64_t off;
-	int whence;
+	int whence; /* of a parked LSEEK; the error of a failed WRITE */
 	uint64_t start_ns;
 	struct extents ranges; /* bytes; owned */
 	size_t name_len;

@@ -187,16 +187,17 @@ static void run_replaced(struct mount *m, struct job *j)
 	notify_inval_pages(m, dir.ino, 0, 0);
 }
 
+/* Logged here, where failures that come in a row have become one job. The kernel keeps the size that programs wanted until it forgets the inode. */
 static void run_write_failed(struct mount *m, struct job *j)
 {
+	log_error("%s: inode %llu: data could not be written: %s; what programs wrote there since is lost", m->path,
+		(unsigned long long)j->ino, strerror(-j->whence));
 	notify_inval_pages(m, j->ino, 0, 0);
 }
 
 void notify_write_failed(struct mount *m, uint64_t ino, int err)
 {
-	log_error("%s: inode %llu: data could not be written: %s; what programs wrote there since is lost", m->path,
-		(unsigned long long)ino, strerror(-err));
-	push(m, &(struct job){.run = run_write_failed, .ino = ino}, NULL, 0);
+	push(m, &(struct job){.run = run_write_failed, .ino = ino, .whence = err}, NULL, 0);
 }
 
 /* ---- the observer ---- */

@@ -210,7 +210,8 @@ int arrive_bytes(struct apply *a, struct arrival *x)
 		if (k->gone || !dot_eq(k->slot.stamp.dot, dot) || !content_lacks_bytes(&k->content, k->local))
 			continue;
 		k->local = local;
-		buf_put(&k->slot.arrived, x->record.p, x->record.len); /* its row is written again */
+		if (!k->slot.arrived.p)
+			buf_put(&k->slot.arrived, x->record.p, x->record.len); /* its row is written again */
 		if (k->slot.arrived.err)
 			return k->slot.arrived.err;
 		taken = true;

@@ -175,15 +175,28 @@ int object_read(struct object *o, uint64_t first, uint32_t n, uint8_t *buf, uint
 
 int object_entries_held(struct object *o, uint64_t first, uint32_t n, uint8_t *ret_entries)
 {
-	int r = tags_read(o, first, n, ret_entries);
+	uint8_t file[GROUP_PAGES * TAG_ENTRY_LEN];
+	bool pending[GROUP_PAGES];
+	uint32_t n_file = 0;
+	int r;
 
+	/* Memory before the file: the other way round a page could go in place between the two looks and be seen in neither. */
 	pthread_mutex_lock(&o->lock);
-	for (uint32_t i = 0; !r && i < n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		struct pending *p = pending_find(&o->pending, first + i);
+		pending[i] = p;
 		if (p)
 			memcpy(ret_entries + i * TAG_ENTRY_LEN, p->entry, TAG_ENTRY_LEN);
+		else
+			n_file++;
 	}
 	pthread_mutex_unlock(&o->lock);
+	if (!n_file)
+		return 0;
+	r = tags_read(o, first, n, file);
+	for (uint32_t i = 0; !r && i < n; i++)
+		if (!pending[i])
+			memcpy(ret_entries + i * TAG_ENTRY_LEN, file + i * TAG_ENTRY_LEN, TAG_ENTRY_LEN);
 	return r;
 }
 

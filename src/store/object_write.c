@@ -58,16 +58,20 @@ static int plan(struct job *j)
 	struct object *o = j->o;
 	int r = extents_reserve(&o->map.holes, 2 + 2 * (o->n_ranges + 1));
 
+	protect_settle(o);
 	if (!r)
 		r = pending_reserve(&o->pending, j->n);
+	if (!r)
+		r = extents_reserve(&o->protect, GROUP_PAGES * o->n_ranges);
+	if (!r)
+		r = extents_reserve(&o->next, GROUP_PAGES * o->n_ranges);
 	if (r)
 		return r;
-	protect_settle(o);
 	for (uint32_t i = 0; i < j->n; i++) {
 		uint64_t page = j->first + i;
 		struct pending *p = pending_find(&o->pending, page);
-		j->protect[i] = extents_has(&o->protect, page);
 		j->present[i] = map_has(&o->map, page);
+		j->protect[i] = extents_has(&o->protect, page) || (p && j->present[i]);
 		j->n_protected += j->protect[i];
 		if (p) {
 			memcpy(entry_of(j->old, i), p->entry, TAG_ENTRY_LEN);
@@ -265,6 +269,16 @@ static void publish_node(struct job *j, struct pending *p)
 	}
 }
 
+/* A page that the log names goes on through the log: written directly, it would be overwritten by replay. So a commit of a content in
+ * which it was a hole does not free it. */
+static void protect_logged(struct object *o, uint64_t page)
+{
+	if (!extents_has(&o->protect, page))
+		extents_add(&o->protect, page, 1);
+	if (o->has_next && !extents_has(&o->next, page))
+		extents_add(&o->next, page, 1);
+}
+
 /* Under the lock. failed: only what the log has is published, the rest counts as lost. */
 static void publish(struct job *j, bool failed)
 {
@@ -281,6 +295,7 @@ static void publish(struct job *j, bool failed)
 		p->remote = j->remote;
 		memcpy(p->entry, entry_of(j->entry, i), TAG_ENTRY_LEN);
 		publish_node(j, p);
+		protect_logged(o, p->page);
 		j->node[i] = NULL;
 	}
 	if (j->logged)

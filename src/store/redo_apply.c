@@ -376,10 +376,7 @@ static int empty_replayed(struct object_store *s)
 	for (uint8_t i = 0; !r && i < 2; i++) {
 		/* the older half first: a crash between the two must not leave old records without the newer ones */
 		uint8_t h = (l->half[0].generation > l->half[1].generation) ? 1 : 0;
-		if (l->half[h].pos)
-			r = redo_empty(s, h);
-		else if (l->half[h ^ 1].pos)
-			r = redo_empty(s, h ^ 1);
+		r = redo_empty(s, h);
 	}
 	if (r)
 		return r;

@@ -89,20 +89,25 @@ int redo_make(int dirfd, const struct keyring *k, const struct env *env, uint64_
 	return r;
 }
 
-int redo_half_read(struct object_store *s, uint8_t half, uint8_t **ret_bytes)
+static int read_start(struct object_store *s, uint8_t half, uint32_t len, uint8_t **ret_bytes)
 {
-	uint8_t *p = malloc(s->redo.half_len);
+	uint8_t *p = malloc(len);
 	ssize_t n;
 
 	if (!p)
 		return -ENOMEM;
-	n = full_pread(s->redo.fd, p, s->redo.half_len, half_off(&s->redo, half));
-	if (n != (ssize_t)s->redo.half_len) {
+	n = full_pread(s->redo.fd, p, len, half_off(&s->redo, half));
+	if (n != (ssize_t)len) {
 		free(p);
 		return n < 0 ? (int)n : -EUCLEAN;
 	}
 	*ret_bytes = p;
 	return 0;
+}
+
+int redo_half_read(struct object_store *s, uint8_t half, uint8_t **ret_bytes)
+{
+	return read_start(s, half, s->redo.half_len, ret_bytes);
 }
 
 void redo_half_scan(struct object_store *s, const uint8_t *p, uint64_t generation, uint32_t *ret_end, uint64_t *ret_max_txn,
@@ -122,27 +127,63 @@ void redo_half_scan(struct object_store *s, const uint8_t *p, uint64_t generatio
 	*ret_end = pos;
 }
 
-/* Whether any record of the half's generation may be there. The first one is looked at in a few bytes; where it is damaged, a later
- * one may still stand, so everything is read. */
+/* Whether a record of the half's generation stands in its first bytes. Not only at the start: that one may be damaged, which replay has
+ * to judge; two of the largest records in a row that are both damaged pass for an empty log. */
+static int half_in_use(struct object_store *s, uint8_t h, bool *ret)
+{
+	struct redo *l = &s->redo;
+	uint32_t len, n = 2 * redo_record_len(REDO_LOCAL, REDO_PAGES_MAX);
+	struct redo_record r;
+	uint8_t *p;
+	int e;
+
+	n = n < l->half_len ? n : l->half_len;
+	e = read_start(s, h, n, &p);
+	if (e)
+		return e;
+	*ret = false;
+	for (uint32_t at = 0; !*ret && at + REDO_RECORD_HEAD <= n; at += REDO_ALIGN)
+		*ret = !redo_record_parse(s->k, p + at, n - at, &r, &len) && r.generation == l->half[h].generation && r.off == at;
+	free(p);
+	return 0;
+}
+
+/* Most logs are empty when they are opened: only one that is not is read whole. */
 static int half_open(struct object_store *s, uint8_t h)
 {
 	struct redo *l = &s->redo;
 	struct redo_half *half = &l->half[h];
-	struct redo_record r;
+	bool in_use;
 	uint8_t *p;
-	uint32_t len, at;
-	int ret = redo_half_read(s, h, &p);
+	int r = half_in_use(s, h, &in_use);
 
-	if (ret)
-		return ret;
+	if (r || !in_use)
+		return r;
+	r = redo_half_read(s, h, &p);
+	if (r)
+		return r;
 	redo_half_scan(s, p, half->generation, &half->pos, &half->last_txn, &l->max_local);
-	for (at = half->pos; !half->pos && at < l->half_len; at += REDO_ALIGN)
-		if (!redo_record_parse(s->k, p + at, l->half_len - at, &r, &len) && r.generation == half->generation)
-			half->pos = REDO_ALIGN; /* not empty: replay judges it */
+	if (!half->pos)
+		half->pos = REDO_ALIGN; /* not empty, and replay says whether it may be so */
 	if (half->last_txn > l->max_txn)
 		l->max_txn = half->last_txn;
 	free(p);
 	return 0;
+}
+
+/* An empty log may hold leftovers of its present generation beyond a start that never reached the disk: they must not follow on what is
+ * appended now. */
+static int outdate_leftovers(struct object_store *s)
+{
+	struct redo *l = &s->redo;
+	int r = 0;
+
+	for (uint8_t i = 0; !r && i < 2; i++) {
+		uint8_t h = l->half[0].generation > l->half[1].generation;
+		if (l->half[0].zeroed || l->half[1].zeroed)
+			r = redo_empty(s, h);
+	}
+	return r;
 }
 
 static void find_zeroed(struct redo *l, uint8_t h)
@@ -187,8 +228,10 @@ static int halves_open(struct object_store *s)
 	}
 	for (uint8_t h = 0; !r && h < 2; h++)
 		r = half_open(s, h);
-	l->active = l->half[0].generation > l->half[1].generation;
 	l->need_replay = l->half[0].pos || l->half[1].pos;
+	if (!r && !l->need_replay && !s->read_only)
+		r = outdate_leftovers(s);
+	l->active = l->half[0].generation > l->half[1].generation;
 	return r;
 }
 

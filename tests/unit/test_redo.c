@@ -91,6 +91,24 @@ static void commit(struct fixture *f, struct object *o, struct content *c)
 	CHECK_EQ(object_store_committed(f->s, f->committed), 0);
 }
 
+/* The same with time between the snapshot and the commit of it, in which writing goes on. */
+static void snapshot_only(struct object *o, struct content *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	CHECK_EQ(object_flush(o), 0);
+	CHECK_EQ(object_snapshot(o, &ret->map, &ret->root), 0);
+}
+
+static void commit_snapshot(struct fixture *f, struct content *c, struct content *snapshot)
+{
+	CHECK_EQ(object_store_flush_redo(f->s), 0);
+	content_fini(c);
+	*c = *snapshot;
+	f->committed = f->txn++;
+	object_store_set_txn(f->s, f->txn);
+	CHECK_EQ(object_store_committed(f->s, f->committed), 0);
+}
+
 static int put(struct object *o, uint64_t first, uint32_t n, uint64_t version)
 {
 	static uint8_t buf[PAGES * PAGE_LEN];
@@ -223,7 +241,9 @@ static void histories(int steps, bool cut)
 	struct content c;
 	struct object *o;
 	struct history h;
-	uint64_t version = 2;
+	struct content snapshot;
+	uint64_t version = 2, at_snapshot[PAGES];
+	bool under_way = false;
 
 	start(&f, &c, &o);
 	for (int p = 0; p < PAGES; p++)
@@ -245,7 +265,7 @@ static void histories(int steps, bool cut)
 		} else if (op == 2) {
 			CHECK_EQ(object_store_flush_redo(f.s), 0);
 			memcpy(h.durable, h.now, sizeof(h.now));
-		} else if (op < 15) {
+		} else if (op < 14) {
 			r = put(o, first, n, version);
 			for (uint64_t p = first; !r && p < first + n; p++)
 				h.now[p] = version;
@@ -253,6 +273,19 @@ static void histories(int steps, bool cut)
 			for (uint64_t p = first; r == -EAGAIN && p < first + n; p++)
 				h.now[p] = get(o, p);
 			version++;
+		}
+		if (under_way && (random() % 4 == 0 || op >= 14 || r == -EAGAIN)) {
+			if (op >= 18)
+				check_crash(&f, &c, &h, cut);
+			commit_snapshot(&f, &c, &snapshot);
+			memcpy(h.committed, at_snapshot, sizeof(h.now));
+			memcpy(h.durable, h.now, sizeof(h.now));
+			under_way = false;
+		}
+		if (op == 14) {
+			snapshot_only(o, &snapshot);
+			memcpy(at_snapshot, h.now, sizeof(h.now));
+			under_way = true;
 		}
 		if (op == 15 || r == -EAGAIN) {
 			commit(&f, o, &c);
@@ -271,6 +304,8 @@ static void histories(int steps, bool cut)
 		if (op >= 18)
 			check_crash(&f, &c, &h, cut);
 	}
+	if (under_way)
+		content_fini(&snapshot);
 	object_close(o);
 	content_fini(&c);
 	fixture_fini(&f);
@@ -283,7 +318,7 @@ static void torn(bool flushed)
 	struct content c, d;
 	struct object *o;
 	uint32_t len = redo_record_len(REDO_LOCAL, 1);
-	uint8_t *whole, *log = malloc(3 * len);
+	uint8_t *whole, *log = malloc(3 * len), slots[4 * PAGE_LEN];
 	char path[5000];
 	int fd;
 
@@ -298,10 +333,13 @@ static void torn(bool flushed)
 	fd = open(path, O_RDWR);
 	whole = log;
 	CHECK_EQ(pread(fd, whole, 3 * len, REDO_HEAD), 3 * len);
+	fixture_copy(f.path, g.path, "redo"); /* with the generations as they were before g was opened */
+	CHECK_EQ(pread(fd, slots, sizeof(slots), 0), sizeof(slots));
 	for (uint32_t at = 0; at < 3 * len; at += (at % len < 200 ? (at < len ? 1 : 23) : at % len > len - 9 ? 1 : 997)) {
 		uint8_t *zeros = calloc(1, 3 * len - at);
 		uint64_t versions = 0;
 		fixture_close_store(&g);
+		CHECK_EQ(pwrite(fd, slots, sizeof(slots), 0), sizeof(slots));
 		CHECK_EQ(pwrite(fd, whole, 3 * len, REDO_HEAD), 3 * len);
 		CHECK_EQ(pwrite(fd, zeros, 3 * len - at, REDO_HEAD + at), 3 * len - at);
 		fixture_open_store(&g);
@@ -323,6 +361,7 @@ static void torn(bool flushed)
 		int r;
 		fixture_close_store(&g);
 		fixture_copy(f.path, g.path, OBJECT_FILE);
+		CHECK_EQ(pwrite(fd, slots, sizeof(slots), 0), sizeof(slots));
 		CHECK_EQ(pwrite(fd, whole, 3 * len, REDO_HEAD), 3 * len);
 		if (at % len >= redo_head_len(REDO_LOCAL, 1) - 64 && at % len < redo_head_len(REDO_LOCAL, 1))
 			at += 64; /* padding */
@@ -443,6 +482,37 @@ static void cancel(void)
 	fixture_fini(&f);
 }
 
+/* A page that is written while the commit of a hole in its place is under way. */
+static void hole_under_way(void)
+{
+	struct fixture f, g;
+	struct content c, d, snapshot;
+	struct object *o, *p;
+
+	start(&f, &c, &o);
+	CHECK_EQ(object_punch(o, 5, 2), 0);
+	snapshot_only(o, &snapshot);
+	CHECK_EQ(put(o, 5, 1, 2), 0);
+	commit_snapshot(&f, &c, &snapshot);
+	CHECK_EQ(put(o, 5, 1, 3), 0);
+	CHECK_EQ(put(o, 6, 1, 3), 0);
+	CHECK_EQ(get(o, 5), 3);
+	CHECK(fixture_root_right(&f, o));
+	commit(&f, o, &c);
+	crash(&f, &g);
+	content_copy(&d, &c);
+	p = recovered(&g, &d);
+	CHECK_EQ(get(p, 5), 3);
+	CHECK_EQ(get(p, 6), 3);
+	CHECK(!d.changed);
+	object_close(p);
+	content_fini(&d);
+	crash_fini(&g);
+	object_close(o);
+	content_fini(&c);
+	fixture_fini(&f);
+}
+
 static void full(void)
 {
 	struct fixture f;
@@ -538,6 +608,7 @@ int main(int argc, char **argv)
 	torn(true);
 	remote();
 	cancel();
+	hole_under_way();
 	full();
 	order();
 	histories(200, false);

@@ -494,6 +494,7 @@ static void hole_under_way(void)
 	snapshot_only(o, &snapshot);
 	CHECK_EQ(put(o, 5, 1, 2), 0);
 	commit_snapshot(&f, &c, &snapshot);
+	CHECK_EQ(object_store_checkpoint(f.s), -EAGAIN); /* in place, and still in the log */
 	CHECK_EQ(put(o, 5, 1, 3), 0);
 	CHECK_EQ(put(o, 6, 1, 3), 0);
 	CHECK_EQ(get(o, 5), 3);

@@ -392,20 +392,33 @@ static bool parts_pending(const struct vnode *n)
 	return some;
 }
 
+struct unsettled {
+	struct volume *v;
+	bool found;
+};
+
+static int unsettled(void *ctx, struct vlink *l)
+{
+	struct unsettled *u = ctx;
+
+	u->found = exc_find(u->v, l->row);
+	return u->found;
+}
+
 int settle_node(struct apply *a, struct vnode *n)
 {
-	struct vlink *l;
+	struct unsettled u = {.v = a->v};
 
 	if (!n->type || n->row == ROOT_INUM)
 		return 0;
 	if (n->links)
 		return revive(a, n);
-	int e = exceptions_shown_link(a->v, n, &l);
-	if (e && e != -ENOENT)
+	/* brought back, a copy, or not shown only because something is not here yet */
+	int e = vnode_links(a->v, n, unsettled, &u);
+	if (e)
 		return e;
-	if (!e)
+	if (u.found)
 		return revive(a, n);
-	e = 0;
 	if (n->flags & VN_ORPHAN)
 		return 0;
 	node_nameless(a->v, n);

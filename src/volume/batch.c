@@ -297,7 +297,7 @@ static int refetch(struct batch *b, const void *record, size_t len)
 	struct part p = {0};
 	int e = part_parse(b->v->keys, record, len, true, &p);
 
-	if (!e && !comes_already(b, p.stamp.dot) && !(e = add(b, &p, record, len)))
+	if (!e && p.content.is_object && !comes_already(b, p.stamp.dot) && !(e = add(b, &p, record, len)))
 		b->part[b->n - 1]->refetch = true;
 	part_fini(&p);
 	return e;

@@ -422,9 +422,10 @@ int settle_node(struct apply *a, struct vnode *n)
 	if (n->flags & VN_ORPHAN)
 		return 0;
 	node_nameless(a->v, n);
-	if (n->derived && (e = derived_dies(a->v, n)))
+	struct vnode *file;
+	if (n->derived && !vnode_get(a->v, n->derived, &file) && !file->links && (e = settle_node(a, file)))
 		return e;
-	if (!parts_pending(n))
+	if (!(n->flags & VN_ORPHAN) || !parts_pending(n))
 		return 0;
 	n->flags &= ~(unsigned)VN_DOOMED;
 	return seeds_add(&a->nameless, n->row);

@@ -252,15 +252,17 @@ static int put_row(struct txn *t, struct vnode *n, const struct blob fresh[PARTS
 	return (n->flags & VN_STORED) ? journal_node_update(t->v->journal, &row) : journal_node_insert(t->v->journal, &row);
 }
 
-/* Local changes of a node without a name are not journalled; what peers made of it is, whatever becomes of it here. */
-static bool ends_here(const struct vnode *n)
+static bool parts_arrived(const struct vnode *n)
 {
 	bool arrived = n->attrs_slot.arrived.p || n->times_slot.arrived.p || n->content_slot.arrived.p;
 
 	for (uint32_t i = 0; i < n->n_extra; i++)
 		arrived |= n->extra[i].slot.arrived.p || n->extra[i].gone;
-	return (n->flags & VN_ORPHAN) && !arrived;
+	return arrived;
 }
+
+/* Local changes of a node without a name are not journalled; what peers made of it is, whatever becomes of it here. */
+static bool ends_here(const struct vnode *n) { return (n->flags & VN_ORPHAN) && !parts_arrived(n); }
 
 int write_node(struct txn *t, struct vnode *n)
 {
@@ -268,7 +270,7 @@ int write_node(struct txn *t, struct vnode *n)
 	struct blob fresh[PARTS] = {0};
 	int e = 0;
 
-	if ((n->flags & VN_DOOMED) && !n->pins)
+	if ((n->flags & VN_DOOMED) && !n->pins && !parts_arrived(n))
 		return destroy(t, n);
 	if (ends_here(n))
 		return write_orphan(t, n);

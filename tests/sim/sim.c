@@ -619,6 +619,7 @@ static bool run(uint64_t seed, unsigned replicas, unsigned steps, bool verbose, 
 
 int main(int argc, char **argv)
 {
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	unsigned seeds = 20, first = 1, replicas = 0, steps = 60, bad = 0, ops = 0;
 	bool verbose = false;
 	int c;

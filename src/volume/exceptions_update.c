@@ -261,9 +261,12 @@ static int take_link(struct volume *v, const struct shown_link *s, const struct 
 		return e;
 	x = exc_find(v, l->row);
 	if (r->state == SHOWN_NOT ? s->covered : r->state == SHOWN_AS_RECORDED) {
-		if (x && a)
+		bool note = x && a; /* the place that it leaves, and the one that it comes to */
+		if (note)
 			e = note_link(a, l);
 		e = e ? e : exc_remove(v, l->row);
+		if (!e && note)
+			e = note_link(a, l);
 	} else if (r->state == SHOWN_NOT) {
 		if (x)
 			x->keep = true;
@@ -278,6 +281,8 @@ static int take_link(struct volume *v, const struct shown_link *s, const struct 
 		if (!same && a)
 			e = note_link(a, l);
 		e = e ? e : exc_put(v, l->row, l->node, dir->row, r->name, r->name_len);
+		if (!e && !same && a)
+			e = note_entry(a, dir->row, r->name, r->name_len);
 	}
 	if (!e && (x = exc_find(v, l->row)))
 		x->keep = true;

@@ -208,6 +208,7 @@ static int destroy(struct txn *t, struct vnode *n)
 	}
 	for (uint32_t i = 0; i < n->n_extra && !e; i++)
 		e = txn_trash(t, n->extra[i].local);
+	derived_bytes_gone(t->v, n);
 	e = e ? e : retire(t, n, old.local, old.content, n->heir);
 	e = e ? e : drop_base(t, n->row);
 	e = e ? e : journal_step_delete(j, n->row);

@@ -156,6 +156,26 @@ bool derived_needs(struct volume *v, struct vnode *n)
 	return false;
 }
 
+void derived_bytes_gone(struct volume *v, const struct vnode *n)
+{
+	for (uint32_t i = 0; i < n->n_extra; i++) {
+		struct vnode *copy = n->extra[i].copy ? vnode_cached(v, n->extra[i].copy) : NULL;
+		if (!copy || copy->derived != n->row)
+			continue;
+		copy->local = 0;
+		if (copy->pins)
+			continue;
+		filedata_free(copy->data);
+		copy->data = NULL;
+		/* what was taken out of it when it was opened */
+		struct content c;
+		if (!content_copy(&c, &n->extra[i].content)) {
+			content_fini(&copy->content);
+			copy->content = c;
+		}
+	}
+}
+
 int derived_dies(struct volume *v, struct vnode *copy)
 {
 	struct vnode *file;

@@ -426,6 +426,7 @@ int derived_load(struct volume *v, struct vnode *n);
 /* Before the first write to a copy whose content is derived (vnode.derived): gives it a content of its own. Gate shared, without tree_mu: copies an object. */
 int derived_detach(struct volume *v, inum ino);
 bool derived_needs(struct volume *v, struct vnode *n); /* is a content of n shown by a copy? Then its bytes stay, whatever becomes of n */
+void derived_bytes_gone(struct volume *v, const struct vnode *n); /* n's contents lose their bytes: its copies in memory too */
 int derived_dies(struct volume *v, struct vnode *copy); /* a copy has no name any more: its file may not be needed either */
 bool link_is_derived(struct volume *v, const struct vlink *l); /* no place of its own: that of an untouched copy */
 

@@ -321,6 +321,10 @@ int arrive_deletion(struct apply *a, struct arrival *x)
 	if (e || !l->node)
 		return e;
 	e = vnode_get(a->v, l->node, &n);
+	if (e == -ENOENT) {
+		l->node = 0; /* a copy that went before anybody saw it */
+		return 0;
+	}
 	if (e || !vlink_covered(l))
 		return e ? e : seed_links(a, n);
 	bool was = l->flags & VL_LIVE;

@@ -95,7 +95,7 @@ int derived_make(struct volume *v, struct vnode *n, uint32_t extra, struct vlink
 	e = e ? e : vlink_refer(v, &id, &l);
 	if (e)
 		return e;
-	if (!l->node) {
+	if (l->node != copy->row) {
 		l->node = copy->row;
 		l->node_id = copy->id;
 		l->type = n->type;

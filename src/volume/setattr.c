@@ -61,7 +61,7 @@ static int setattr_locked(struct volume *v, inum ino, const struct set_attr *s, 
 		e = writedown_node(v, n);
 	if (!e && (s->mask & (SET_MODE | SET_UID | SET_GID)))
 		e = change_attrs(v, n, s, c);
-	if (!e && n->type == S_IFREG && (s->mask & (SET_KILL_SUIDGID | SET_SIZE)))
+	if (!e && n->type != S_IFDIR && (s->mask & (SET_KILL_SUIDGID | SET_SIZE)))
 		e = kill_privileges(v, n, s->mask & SET_KILL_SUIDGID);
 	e = e ? e : change_times(v, n, s);
 	if (!e)

@@ -82,6 +82,16 @@ int journal_node_update(struct journal *j, const struct node_row *n)
 		n->content.p, n->content.len);
 }
 
+int journal_node_renumber(struct journal *j, uint64_t row, uint64_t fresh)
+{
+	int e = statement_run(j, ST_NODE_RENUMBER, "ii", row, fresh);
+
+	e = e ? e : statement_run(j, ST_EXTRA_RENUMBER, "ii", row, fresh);
+	e = e ? e : statement_run(j, ST_BASE_RENUMBER, "ii", row, fresh);
+	e = e ? e : statement_run(j, ST_BASE_NODE_RENUMBER, "ii", row, fresh);
+	return e ? e : journal_step_delete(j, row);
+}
+
 int journal_node_delete(struct journal *j, uint64_t row) { return statement_run(j, ST_NODE_DELETE, "i", row); }
 
 static int numbers(struct journal *j, sqlite3_stmt *st, uint64_t *ret, uint32_t max, uint32_t *ret_n)

@@ -298,7 +298,8 @@ static int follow(struct apply *a)
 	e = e || needed ? e : exceptions_needed(a->v, &a->seeds, &needed);
 	if (!e && needed)
 		e = exceptions_update(a->v, &a->seeds, a);
-	return e ? e : each_node(a, settle_node);
+	e = e ? e : each_node(a, settle_node);
+	return e ? e : replace_all(a);
 }
 
 static int merge_all(struct apply *a)
@@ -372,6 +373,7 @@ static void apply_fini(struct apply *a)
 	}
 	for (uint32_t i = 0; i < a->n_step; i++)
 		extents_fini(&a->step[i].ranges);
+	replace_fini(a);
 	free(a->notice);
 	free(a->step);
 	seeds_fini(&a->seeds);

@@ -157,7 +157,22 @@ static int steps(struct apply *a, struct vnode *n, struct arrival *x, struct dot
 	return e;
 }
 
-static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t local)
+static bool being_replaced(const struct apply *a, inum row)
+{
+	for (uint32_t i = 0; i < a->n_replace; i++)
+		if (a->replace[i].node == row)
+			return true;
+	return false;
+}
+
+/* A shorter content cannot be shown in place by the kernel; and where what it had was set aside, open handles go on with that. */
+static bool needs_number(struct apply *a, const struct vnode *n, const struct part *p, bool aside)
+{
+	return refs_get(a->v, n->row) && n->type == S_IFREG && !n->pins && n->content_slot.stamp.dot.counter &&
+	       (aside || p->content.length < n->size) && !being_replaced(a, n->row);
+}
+
+static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t local, struct vnode *copy, bool aside)
 {
 	struct volume *v = a->v;
 	struct part *p = &x->part;
@@ -165,7 +180,10 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 	struct dots apart;
 	uint64_t old_size = n->size;
 	int e = steps(a, n, x, n->content_slot.stamp.dot);
+	bool number = !x->write_in_place && needs_number(a, n, p, aside);
 
+	if (!e && number)
+		e = replace_later(a, n, copy);
 	e = e ? e : replace_data(v, n, &p->content, local);
 	e = e ? e : dots_copy(&apart, &p->apart);
 	if (e)
@@ -187,6 +205,8 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 	}
 	n->flags &= ~(unsigned)VN_DAMAGED;
 	vnode_dirty(v, n);
+	if (number)
+		return 0;
 	e = changed_bytes(x, old_size, n->size, &bytes);
 	return e ? e : note_content(a, n->row, old_size, n->size, &bytes);
 }
@@ -262,8 +282,11 @@ int arrive_content(struct apply *a, struct arrival *x)
 	bool aside = m.wins && m.had_winner && !m.winner_dropped;
 	if (aside)
 		e = set_aside(a, n);
+	struct vnode *copy = NULL;
+	if (!e && aside && n->extra[n->n_extra - 1].copy)
+		e = vnode_get(v, n->extra[n->n_extra - 1].copy, &copy);
 	if (!e && m.wins)
-		e = become(a, n, x, local);
+		e = become(a, n, x, local, copy, aside);
 	else if (!e)
 		e = add_extra(a, n, &x->part, x->record.p, x->record.len, local);
 	if (!e && (!m.had_winner || aside || !m.wins || m.extras_changed || !n->links || n->n_extra || vnode_lacks_bytes(n)))

@@ -83,8 +83,17 @@ struct step_note {
 	struct extents ranges; /* owned */
 	bool whole;
 };
+struct replacement { /* a node that gets another inode number once all is merged */
+	inum node, copy; /* copy: the conflict copy that shows the content before; 0: superseded */
+	struct filedata *data;  /* owned: what is open of the content before */
+	struct content content; /* owned; that content */
+	struct stamp stamp;
+	uint64_t local, size, blocks;
+};
 struct apply {
 	struct volume *v;
+	struct replacement *replace; /* owned */
+	uint32_t n_replace;
 	struct batch *b;
 	struct seeds seeds;
 	struct seeds nameless; /* node rows: to be removed once their parts are written */
@@ -114,6 +123,10 @@ int other_arrives(struct volume *v, const struct part *p, const void *record, si
 /* Would a content with this clear half be held beside what n holds? n NULL: yes. */
 bool content_needed(const struct vnode *n, const struct part *p);
 int arrive_content(struct apply *a, struct arrival *x);
+/* replace.c: takes what is open of n out of it; all of them at the end of merging. */
+int replace_later(struct apply *a, struct vnode *n, struct vnode *copy);
+int replace_all(struct apply *a);
+void replace_fini(struct apply *a);
 /* Nodes whose last name went: what becomes of them, once the exceptions are known. */
 int settle_node(struct apply *a, struct vnode *n);
 #endif

@@ -402,6 +402,33 @@ int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode
 	return 0;
 }
 
+int vnode_new_at(struct volume *v, inum row, uint32_t type, struct vnode **ret)
+{
+	struct vnode *n = calloc(1, sizeof *n);
+
+	if (!n)
+		return -ENOMEM;
+	env_random(v->env, n->id.b, ID_LEN);
+	n->row = row;
+	n->type = type;
+	insert(v, n);
+	*ret = n;
+	return 0;
+}
+
+void vnode_renumber(struct volume *v, struct vnode *n, inum row)
+{
+	struct vnode **p = &v->nodes_by_row[row_bucket(n->row)];
+
+	while (*p != n)
+		p = &(*p)->next_row;
+	*p = n->next_row;
+	n->row = row;
+	p = &v->nodes_by_row[row_bucket(row)];
+	n->next_row = *p;
+	*p = n;
+}
+
 int vnode_refer(struct volume *v, const struct id *id, struct vnode **ret)
 {
 	int e = vnode_by_id(v, id, ret);

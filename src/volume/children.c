@@ -58,7 +58,7 @@ int vnode_links(struct volume *v, struct vnode *n, vlink_fn *fn, void *ctx)
 
 	for (struct list *i = v->dirty_links.next; i != &v->dirty_links && !e; i = i->next) {
 		struct vlink *l = LIST_OF(i, struct vlink, at);
-		if (l->node == n->row && !(l->flags & VL_STORED))
+		if (l->node == n->row)
 			e = rows_add(&r, l->row);
 	}
 	if (!e && r.n)
@@ -66,7 +66,8 @@ int vnode_links(struct volume *v, struct vnode *n, vlink_fn *fn, void *ctx)
 	for (uint32_t i = 0; i < r.n && !e; i++) {
 		struct vlink *l;
 		e = vlink_get(v, r.row[i], &l);
-		e = e ? e : fn(ctx, l);
+		/* memory may say that it belongs to another one */
+		e = e || l->node != n->row ? e : fn(ctx, l);
 	}
 	free(r.row);
 	return e < 0 ? e : 0;

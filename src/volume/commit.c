@@ -42,6 +42,7 @@ void commit_fini(struct volume *v)
 	}
 	free(v->queue);
 	v->queue = NULL;
+	free(v->renumber);
 	free(v->trash_pending);
 	free(v->trash_gone);
 	v->trash_pending = v->trash_gone = NULL;

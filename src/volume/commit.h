@@ -47,6 +47,8 @@ void link_written(struct txn *t, struct vlink *l);
 void node_not_written(struct vnode *n);
 void link_not_written(struct vlink *l);
 
+int renumber_write(struct txn *t); /* replace.c: before all rows */
+
 /* commit_content.c: what becomes of a replaced object, of steps and bases. */
 int retire(struct txn *t, struct vnode *n, uint64_t local, struct blob record, inum heir);
 int write_step(struct txn *t, struct vnode *n, struct dot from, struct dot to, const struct filedata_snapshot *s);

@@ -199,6 +199,8 @@ static int destroy(struct txn *t, struct vnode *n)
 	if ((e = journal_node_get(j, n->row, &old)))
 		return e;
 	const struct blob part[PARTS] = {old.attrs, old.times, old.content};
+	/* what only kept an old inode number has nothing that anybody must hear of */
+	forget |= old.orphan && !old.attrs.p && !old.times.p && !old.content.p && !old.extras;
 	for (int i = 0; i < PARTS; i++)
 		if (part[i].p)
 			txn_roots(t, part[i], old.links > 0, forget ? none : part[i], false);

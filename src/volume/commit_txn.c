@@ -164,7 +164,7 @@ static void memory_follows(struct txn *t, struct vector *knowledge)
 	v->knowledge = *knowledge;
 	*knowledge = (struct vector){0};
 	vector_fini(&v->pending_knowledge);
-	v->n_trash_pending = v->n_trash_gone = 0;
+	v->n_trash_pending = v->n_trash_gone = v->n_renumber = 0;
 	v->others_changed = v->peers_changed = false;
 	v->unflushed = true;
 	object_store_set_txn(v->objects, v->txn + 1);
@@ -180,6 +180,7 @@ static int transaction(struct txn *t, const struct txn_hook *h)
 	txn_start(t);
 	v->writing = t;
 	e = journal_begin(v->journal);
+	e = e ? e : renumber_write(t);
 	e = e ? e : write_rows(t);
 	if (!e && h->fn)
 		e = h->fn(h->ctx);

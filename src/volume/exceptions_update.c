@@ -260,6 +260,7 @@ static int take_link(struct volume *v, const struct shown_link *s, const struct 
 	if (e)
 		return e;
 	x = exc_find(v, l->row);
+	bool had = x;
 	if (r->state == SHOWN_NOT ? s->covered : r->state == SHOWN_AS_RECORDED) {
 		bool note = x && a; /* the place that it leaves, and the one that it comes to */
 		if (note)
@@ -286,6 +287,9 @@ static int take_link(struct volume *v, const struct shown_link *s, const struct 
 	}
 	if (!e && (x = exc_find(v, l->row)))
 		x->keep = true;
+	/* its node may live by this alone now, or not any more */
+	if (!e && a && (x || had))
+		e = seeds_add(&a->seeds, l->row);
 	return e;
 }
 

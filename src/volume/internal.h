@@ -213,6 +213,8 @@ struct volume {
 	uint32_t n_statuses;
 	uint64_t base_bytes; /* of kept bases */
 	bool peers_changed;  /* what peers have acknowledged: written with the next commit, not worth one of its own */
+	struct renumber *renumber; /* owned */
+	uint32_t n_renumber;
 	bool others_changed; /* members, peers, tokens changed: the next commit is not empty */
 
 	/* listeners (tree) */
@@ -231,6 +233,14 @@ struct volume {
 	_Atomic uint64_t space_asked_ns;
 	atomic_bool space_full;
 	bool no_background_work; /* being closed */
+};
+/* A file that gets another inode number with the next COMMIT; journal.db is changed before anything else is written there. */
+struct renumber {
+	inum old, fresh;
+	bool orphan; /* the old number stays, as an orphan with that id, type and object */
+	struct id id;
+	uint32_t type;
+	uint64_t local;
 };
 struct peer_row_mem {
 	struct peer_config config;
@@ -263,6 +273,9 @@ int vnode_by_id(struct volume *v, const struct id *id, struct vnode **ret);
 int vnode_refer(struct volume *v, const struct id *id, struct vnode **ret);
 /* A fresh node with the next row number, in the cache, dirty, no links yet. id NULL: drawn. -ENOMEM. */
 int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode **ret);
+/* replace.c: a node with random id under a number that became free, clean; a node gets another number (its links are the caller's). */
+int vnode_new_at(struct volume *v, inum row, uint32_t type, struct vnode **ret);
+void vnode_renumber(struct volume *v, struct vnode *n, inum row);
 struct vnode *vnode_cached(struct volume *v, inum row); /* NULL where it is not in memory */
 void vnode_dirty(struct volume *v, struct vnode *n);    /* lists it; cannot fail */
 void vnode_clean(struct volume *v, struct vnode *n);

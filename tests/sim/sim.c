@@ -16,6 +16,7 @@
 #include "world.h"
 
 #define FLYING 6
+#define REFS 8
 #define TOKENS 4096
 #define TOKEN_LEN 12 /* "<token 0001>" */
 enum { TOKEN_MADE = 1, TOKEN_CONSUMED = 2, TOKEN_REMOVED = 4 };
@@ -25,6 +26,8 @@ struct sim {
 	struct parcel flying[FLYING];
 	unsigned n_flying, n_token, ops;
 	uint8_t token[TOKENS];
+	inum ref[REPLICAS_MAX][REFS];
+	unsigned n_ref[REPLICAS_MAX];
 	bool verbose, failed;
 	char why[5000];
 };
@@ -425,6 +428,20 @@ static void check_tree(struct op *o)
 	tree_free(&got);
 }
 
+/* Programs have files open: their inodes are referenced for a while. */
+static void reference(struct op *o)
+{
+	unsigned r = o->r->index;
+	struct seen *f = any(o, is_any);
+
+	if (pick(o->s, 2) && f && o->s->n_ref[r] < REFS) {
+		volume_ref(o->v, f->ino);
+		o->s->ref[r][o->s->n_ref[r]++] = f->ino;
+	} else if (!pick(o->s, 3) && o->s->n_ref[r]) {
+		volume_forget(o->v, o->s->ref[r][--o->s->n_ref[r]], 1);
+	}
+}
+
 static void local(struct sim *s)
 {
 	struct op o = {.s = s, .r = &s->w.r[pick(s, s->w.n)]};
@@ -435,6 +452,8 @@ static void local(struct sim *s)
 	if (e)
 		fail(s, "on %c: cannot look at the tree: %s", 'A' + (int)o.r->index, strerror(-e));
 	tree_copy(&o.expect, &o.now);
+	if (!e)
+		reference(&o);
 	e = s->failed ? 1 : one(&o);
 	if (!e) {
 		s->ops++;
@@ -499,6 +518,7 @@ static void kill_one(struct sim *s)
 		fail(s, "commit before a kill");
 	volume_abandon(s->w.r[i].v);
 	world_open(&s->w, i);
+	s->n_ref[i] = 0;
 	SAY(s, "%c: killed, opened\n", 'A' + (int)i);
 }
 

@@ -218,6 +218,71 @@ static void cycle(void)
 	both_ways("cycle");
 }
 
+static bool reads(struct volume *v, inum ino, const char *content)
+{
+	char buf[200] = {0};
+	size_t n = 0;
+
+	return !volume_read(v, ino, 0, buf, sizeof buf - 1, &n) && !strcmp(buf, content);
+}
+
+/* What the kernel has open keeps its inode number and its content, where a peer's cannot be shown in place. */
+static void open_elsewhere(void)
+{
+	const struct set_attr cut = {.mask = SET_SIZE};
+	static uint8_t big[30000];
+	inum b;
+
+	text(A, 1, "opened", "a long content");
+	both_ways("base");
+	b = at(B, "opened");
+	volume_ref(B, b);
+	unsigned before = w.r[1].replaced;
+	CHECK_EQ(volume_setattr(A, at(A, "opened"), &cut, &root_caller, &(struct inode_attr){0}), 0);
+	put(A, at(A, "opened"), 0, "short", 5);
+	both_ways("rewritten, shorter");
+	CHECK_EQ(w.r[1].replaced, before + 1);
+	CHECK(has(B, "opened", "short") && at(B, "opened") != b && reads(B, b, "a long content"));
+	volume_forget(B, b, 1);
+	CHECK_EQ(volume_commit(B), 0);
+	CHECK_EQ(volume_getattr(B, b, &(struct inode_attr){0}), -ESTALE);
+	/* an object, too */
+	memset(big, 'x', sizeof big);
+	put(A, at(A, "opened"), 0, big, sizeof big);
+	both_ways("long again");
+	b = at(B, "opened");
+	volume_ref(B, b);
+	CHECK_EQ(volume_setattr(A, at(A, "opened"), &(struct set_attr){.mask = SET_SIZE, .size = 9000}, &root_caller, &(struct inode_attr){0}), 0);
+	both_ways("cut");
+	CHECK(at(B, "opened") != b);
+	struct inode_attr a = {0};
+	CHECK(!volume_getattr(B, b, &a) && a.size == sizeof big);
+	uint8_t last[10];
+	size_t n = 0;
+	CHECK(!volume_read(B, b, sizeof big - 10, last, 10, &n) && n == 10 && last[9] == 'x');
+	volume_forget(B, b, 1);
+	both_ways("forgotten");
+	/* written on both sides while it is open: the handle goes on with what became the copy */
+	b = at(B, "opened");
+	inum c = at(A, "opened");
+	volume_ref(B, b);
+	volume_ref(A, c);
+	put(A, c, 0, "edit of A", 9);
+	put(B, b, 0, "edit of B", 9);
+	both_ways("both written");
+	char begins[2][10] = {{0}};
+	CHECK(!volume_read(A, c, 0, begins[0], 9, &n) && !volume_read(B, b, 0, begins[1], 9, &n));
+	CHECK(!strcmp(begins[0], "edit of A") && !strcmp(begins[1], "edit of B"));
+	put(A, c, 0, "EDIT of A", 9);
+	put(B, b, 0, "EDIT of B", 9);
+	both_ways("written further");
+	CHECK(!volume_read(A, c, 0, begins[0], 9, &n) && !volume_read(B, b, 0, begins[1], 9, &n));
+	CHECK(!strcmp(begins[0], "EDIT of A") && !strcmp(begins[1], "EDIT of B"));
+	volume_forget(B, b, 1);
+	volume_forget(A, c, 1);
+	both_ways("closed");
+}
+
 static void kill_and_reopen(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
@@ -242,6 +307,7 @@ int main(void)
 	edit_beats_delete();
 	rename_beats_delete();
 	cycle();
+	open_elsewhere();
 	kill_and_reopen();
 	world_remove(&w);
 	return check_result();

@@ -105,8 +105,10 @@ static int set_aside(struct apply *a, struct vnode *n)
 	int e = winner_record(a->v, n, &record);
 
 	e = e ? e : part_parse(a->v->keys, record.p, record.len, true, &p);
+	/* written on after its last name went: that is in the object, but in no record */
+	bool overwritten = (n->flags & VN_ORPHAN) && (n->flags & VN_DATA_DIRTY);
 	if (!e)
-		e = add_extra(a, n, &p, record.p, record.len, n->local);
+		e = add_extra(a, n, &p, record.p, record.len, overwritten ? 0 : n->local);
 	part_fini(&p);
 	buf_fini(&record);
 	return e;

@@ -85,7 +85,7 @@ static int judge(struct volume *v, struct arrival *x, struct vnode **ret)
 
 	tree_lock(v);
 	int e = vnode_by_id(v, &p->id, &n);
-	bool fits = !e && n->type == S_IFREG && !n->derived && dot_eq(n->content_slot.stamp.dot, base->dot) && id_eq(&base->node, &n->id);
+	bool fits = !e && n->type == S_IFREG && !n->derived && !(n->flags & VN_DATA_DIRTY) && dot_eq(n->content_slot.stamp.dot, base->dot) && id_eq(&base->node, &n->id);
 	bool seen = fits && vector_has(&p->vector, base->dot) && !dots_has(&p->apart, base->dot);
 	*ret = NULL;
 	x->base_fits = fits && seen;

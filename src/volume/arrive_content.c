@@ -106,7 +106,7 @@ static int set_aside(struct apply *a, struct vnode *n)
 
 	e = e ? e : part_parse(a->v->keys, record.p, record.len, true, &p);
 	/* written on after its last name went: that is in the object, but in no record */
-	bool overwritten = (n->flags & VN_ORPHAN) && (n->flags & VN_DATA_DIRTY);
+	bool overwritten = n->flags & VN_DATA_DIRTY;
 	if (!e)
 		e = add_extra(a, n, &p, record.p, record.len, overwritten ? 0 : n->local);
 	part_fini(&p);
@@ -205,7 +205,7 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 		extents_fini(&n->content.holes);
 		n->content.holes = (struct extents){0};
 	}
-	n->flags &= ~(unsigned)VN_DAMAGED;
+	n->flags &= ~(unsigned)(VN_DAMAGED | VN_DATA_DIRTY);
 	vnode_dirty(v, n);
 	if (number)
 		return 0;

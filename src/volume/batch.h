@@ -89,6 +89,7 @@ struct replacement { /* a node that gets another inode number once all is merged
 	struct content content; /* owned; that content */
 	struct stamp stamp;
 	uint64_t local, size, blocks;
+	bool dirty;
 };
 struct apply {
 	struct volume *v;

@@ -19,7 +19,7 @@ int replace_later(struct apply *a, struct vnode *n, struct vnode *copy)
 	a->replace = p;
 	p = &a->replace[a->n_replace++];
 	*p = (struct replacement){.node = n->row, .copy = copy ? copy->row : 0, .data = n->data, .local = n->local, .size = n->size,
-		.blocks = n->blocks, .stamp = n->content_slot.stamp, .content = n->content};
+		.blocks = n->blocks, .stamp = n->content_slot.stamp, .content = n->content, .dirty = n->flags & VN_DATA_DIRTY};
 	n->data = NULL;
 	n->content = (struct content){0};
 	return 0;
@@ -94,7 +94,7 @@ static int make_orphan(struct volume *v, struct replacement *p, const struct vno
 	o->local = p->local;
 	o->size = p->size;
 	o->blocks = p->blocks;
-	o->flags = VN_STORED | VN_ORPHAN;
+	o->flags = VN_STORED | VN_ORPHAN | (p->dirty ? VN_DATA_DIRTY : 0);
 	*r = (struct renumber){.old = p->node, .fresh = n->row, .orphan = true, .id = o->id, .type = o->type, .local = o->local};
 	return 0;
 }
@@ -121,6 +121,15 @@ static int copy_takes(struct volume *v, struct replacement *p, struct vnode *n, 
 	return 0;
 }
 
+/* Does the copy show what is open of n? Not where that was written on after its last name went. */
+static bool shows_it(const struct vnode *n, const struct replacement *p)
+{
+	for (uint32_t i = 0; i < n->n_extra; i++)
+		if (n->extra[i].copy == p->copy && !n->extra[i].gone)
+			return n->extra[i].local == p->local;
+	return false;
+}
+
 static int note_name(void *ctx, struct vlink *l) { return note_link(ctx, l); }
 
 static int replace_one(struct apply *a, struct replacement *p)
@@ -130,7 +139,8 @@ static int replace_one(struct apply *a, struct replacement *p)
 	struct renumber r = {.old = p->node};
 	int e = vnode_get(v, p->node, &n);
 
-	if (!e && p->copy && !vnode_get(v, p->copy, &copy) && ((copy->flags & VN_STORED) || copy->pins || copy->derived != n->row))
+	bool shared = !e && p->copy && shows_it(n, p);
+	if (shared && !vnode_get(v, p->copy, &copy) && ((copy->flags & VN_STORED) || copy->pins || copy->derived != n->row))
 		copy = NULL;
 	inum fresh = v->next_node++;
 	e = e ? e : vnode_links(v, n, note_name, a);
@@ -145,7 +155,7 @@ static int replace_one(struct apply *a, struct replacement *p)
 		e = copy_takes(v, p, n, copy);
 	} else {
 		e = make_orphan(v, p, n, &r);
-		if (p->copy)
+		if (shared)
 			r.local = 0; /* the object is the copy's */
 	}
 	e = e ? e : note_renumber(v, &r);

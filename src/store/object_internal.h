@@ -195,6 +195,7 @@ void tags_forget(struct object *o, uint64_t group);
 /* object_pending.c */
 struct pending *node_get(struct object_store *s);
 void node_put(struct object_store *s, struct pending *p); /* with its older ones; NULL is legal */
+void nodes_trim(struct object_store *s); /* most of the free ones go back to the system */
 struct pending *pending_find(const struct pending_table *t, uint64_t page);
 int pending_reserve(struct pending_table *t, uint32_t extra);
 /* Takes p; returns the node of the same page that it replaces, or NULL. */

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define FREE_NODES_MAX 4096 /* 16 MiB */
+#define IDLE_NODES_MAX 256 /* kept by a store that has nothing pending */
 #define FREE_BUFS_MAX 16
 
 struct pending *node_get(struct object_store *s)
@@ -41,7 +41,7 @@ void node_put(struct object_store *s, struct pending *p)
 		bool kept;
 		atomic_fetch_sub(&s->nodes_used, 1);
 		pthread_mutex_lock(&s->pool_lock);
-		kept = s->n_free_nodes < FREE_NODES_MAX;
+		kept = s->n_free_nodes < PENDING_NODES_MAX;
 		if (kept) {
 			p->next = s->free_nodes;
 			s->free_nodes = p;
@@ -51,6 +51,26 @@ void node_put(struct object_store *s, struct pending *p)
 		if (!kept)
 			free(p);
 		p = older;
+	}
+}
+
+void nodes_trim(struct object_store *s)
+{
+	struct pending *go = NULL;
+
+	pthread_mutex_lock(&s->pool_lock);
+	while (s->n_free_nodes > IDLE_NODES_MAX) {
+		struct pending *p = s->free_nodes;
+		s->free_nodes = p->next;
+		s->n_free_nodes--;
+		p->next = go;
+		go = p;
+	}
+	pthread_mutex_unlock(&s->pool_lock);
+	while (go) {
+		struct pending *p = go;
+		go = p->next;
+		free(p);
 	}
 }
 

@@ -425,5 +425,7 @@ int object_store_checkpoint(struct object_store *s)
 	r = checkpoint_locked(s);
 	pthread_mutex_unlock(&s->apply_lock);
 	object_sweep(s);
+	if (!r)
+		nodes_trim(s);
 	return r;
 }

@@ -134,7 +134,7 @@ static int half_in_use(struct object_store *s, uint8_t h, bool *ret)
 	struct redo *l = &s->redo;
 	uint32_t len, n = 2 * redo_record_len(REDO_LOCAL, REDO_PAGES_MAX);
 	struct redo_record r;
-	uint8_t *p;
+	uint8_t *p = NULL;
 	int e;
 
 	n = n < l->half_len ? n : l->half_len;
@@ -154,7 +154,7 @@ static int half_open(struct object_store *s, uint8_t h)
 	struct redo *l = &s->redo;
 	struct redo_half *half = &l->half[h];
 	bool in_use;
-	uint8_t *p;
+	uint8_t *p = NULL;
 	int r = half_in_use(s, h, &in_use);
 
 	if (r || !in_use)

@@ -183,6 +183,22 @@ static int forget_dots(struct txn *t, struct vnode *n)
 	return 0;
 }
 
+static int any_link(void *ctx, struct vlink *l)
+{
+	*(bool *)ctx = true;
+	return 1;
+}
+
+/* A node that came and went in one transaction: dead names that stay for others, and what comes for it later, find it by its row. */
+static int keep_number(struct txn *t, struct vnode *n)
+{
+	const struct node_row row = {.row = n->row, .id = n->id, .type = n->type, .derived = n->derived};
+	bool named = false;
+	int e = t->v->alone ? 0 : vnode_links(t->v, n, any_link, &named);
+
+	return e || !named ? e : journal_node_insert(t->v->journal, &row);
+}
+
 /* A node that nothing names and nobody uses. Alone, all of it goes; else its parts stay for those who have not heard of the deletion, its bytes go. */
 static int destroy(struct txn *t, struct vnode *n)
 {
@@ -194,7 +210,9 @@ static int destroy(struct txn *t, struct vnode *n)
 
 	n->pins += !e;
 	e = e ? e : txn_trash(t, n->stray);
-	if (e || !(n->flags & VN_STORED))
+	if (!e && !(n->flags & VN_STORED))
+		return keep_number(t, n);
+	if (e)
 		return e;
 	if ((e = journal_node_get(j, n->row, &old)))
 		return e;

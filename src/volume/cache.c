@@ -322,6 +322,24 @@ static int load_extra(void *ctx, const struct extra_row *row)
 	return e;
 }
 
+/* Copies are found by their ids: their numbers may have changed since the row of the content was written. */
+static int find_copies(struct volume *v, struct vnode *n)
+{
+	int e = 0;
+
+	for (uint32_t i = 0; i < n->n_extra && !e; i++) {
+		struct extra *x = &n->extra[i];
+		struct id id;
+		uint64_t row = 0;
+		copy_node_id(&n->id, x->slot.stamp.dot, &id);
+		struct vnode *copy = cached_by_id(v, &id);
+		e = copy ? 0 : journal_node_by_id(v->journal, &id, &row);
+		x->copy = copy ? copy->row : e ? 0 : row;
+		e = e == -ENOENT ? 0 : e;
+	}
+	return e;
+}
+
 static int load(struct volume *v, inum row, struct vnode **ret)
 {
 	struct node_row r;
@@ -344,6 +362,7 @@ static int load(struct volume *v, inum row, struct vnode **ret)
 	if (!e && r.extras) {
 		struct extra_load x = {v, n};
 		e = journal_extras(v->journal, row, load_extra, &x);
+		e = e ? e : find_copies(v, n);
 	}
 	if (e) {
 		vnode_free(n);

@@ -218,7 +218,14 @@ static int destroy(struct txn *t, struct vnode *n)
 		return e;
 	const struct blob part[PARTS] = {old.attrs, old.times, old.content};
 	/* what only kept an old inode number has nothing that anybody must hear of */
-	forget |= old.orphan && !old.attrs.p && !old.times.p && !old.content.p && !old.extras;
+	if (!forget && old.orphan && !old.attrs.p && !old.times.p && !old.content.p && !old.extras) {
+		bool named = false;
+		if ((e = vnode_links(t->v, n, any_link, &named)))
+			return e;
+		forget = !named;
+		if ((e = journal_node_get(j, n->row, &old)))
+			return e;
+	}
 	for (int i = 0; i < PARTS; i++)
 		if (part[i].p)
 			txn_roots(t, part[i], old.links > 0, forget ? none : part[i], false);

@@ -76,9 +76,19 @@ static int adopt_whole(struct batch *b)
 /* ---- 3 ---- */
 static bool is_ranges(const struct arrival *x) { return x->want && x->want->state == WANT_HERE && x->want->sink && !x->want->local; }
 
-/* Is the base still the node's content, and may its object be changed? Pins the node where it may. */
-static int judge(struct volume *v, struct arrival *x, struct vnode **ret)
+/* Do several contents of that node come? Then each needs an object of its own. */
+static bool alone_of_node(const struct batch *b, const struct arrival *x)
 {
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->part[i] != x && b->part[i]->part.kind == PART_CONTENT && id_eq(&b->part[i]->part.id, &x->part.id))
+			return false;
+	return true;
+}
+
+/* Is the base still the node's content, and may its object be changed? Pins the node where it may. */
+static int judge(struct batch *b, struct arrival *x, struct vnode **ret)
+{
+	struct volume *v = b->v;
 	const struct held_content *base = transfer_sink_base(x->want->sink);
 	const struct part *p = &x->part;
 	struct vnode *n;
@@ -89,7 +99,7 @@ static int judge(struct volume *v, struct arrival *x, struct vnode **ret)
 	bool seen = fits && vector_has(&p->vector, base->dot) && !dots_has(&p->apart, base->dot);
 	*ret = NULL;
 	x->base_fits = fits && seen;
-	if (seen && !(n->flags & VN_ORPHAN) && (p->content.length >= n->size || !refs_get(v, n->row))) {
+	if (seen && alone_of_node(b, x) && !(n->flags & VN_ORPHAN) && (p->content.length >= n->size || !refs_get(v, n->row))) {
 		struct filedata *f;
 		if (!(e = vnode_data(v, n, &f))) {
 			n->pins++;
@@ -163,11 +173,12 @@ static int write_copy(struct volume *v, struct arrival *x)
 	return e;
 }
 
-static int write_ranges(struct volume *v, struct arrival *x)
+static int write_ranges(struct batch *b, struct arrival *x)
 {
+	struct volume *v = b->v;
 	struct vnode *n;
 	bool done = false;
-	int e = judge(v, x, &n);
+	int e = judge(b, x, &n);
 
 	if (n) {
 		e = write_in_place(v, x, n, &done);
@@ -210,7 +221,7 @@ static int all_ranges(struct batch *b)
 
 	for (uint32_t i = 0; i < b->n && !e; i++)
 		if (is_ranges(b->part[i])) {
-			e = write_ranges(b->v, b->part[i]);
+			e = write_ranges(b, b->part[i]);
 			some = true;
 		}
 	return e || !some ? e : object_store_flush_redo(b->v->objects);

@@ -139,7 +139,8 @@ void committer_kick(struct volume *v)
 	struct committer *c = v->committer;
 
 	/* read without the lock: it is only a hint */
-	if (!c || __atomic_load_n(&v->n_dirty_nodes, __ATOMIC_RELAXED) + __atomic_load_n(&v->n_dirty_links, __ATOMIC_RELAXED) < DIRTY_MANY)
+	uint32_t dirty = __atomic_load_n(&v->n_dirty_nodes, __ATOMIC_RELAXED) + __atomic_load_n(&v->n_dirty_links, __ATOMIC_RELAXED);
+	if (!c || (dirty < DIRTY_MANY && !object_store_wants_commit(v->objects)))
 		return;
 	pthread_mutex_lock(&c->mu);
 	if (!c->now) {

@@ -78,6 +78,9 @@ static int replay(struct volume *v)
 
 	if (e)
 		log_error("%s: the redo log could not be replayed: %s", v->path, strerror(-e));
+	/* what is committed from now on must be numbered above all that the log holds: a second replay takes those records as committed */
+	if (v->txn < object_store_log_txn(v->objects))
+		v->txn = object_store_log_txn(v->objects);
 	object_store_set_txn(v->objects, v->txn + 1);
 	return e;
 }

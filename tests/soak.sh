@@ -31,7 +31,7 @@ for part in $parts; do
         done ;;
     tsan)
         setup build-tsan -Db_sanitize=thread
-        for t in $(meson test -C build-tsan --list 2>/dev/null | sed -n 's/.*unit \/ //p'); do
+        for t in $(meson introspect build-tsan --tests | python3 -c 'import json, sys; print(*[t["name"] for t in json.load(sys.stdin) if any("unit" in x for x in t["suite"])])'); do
             count "$t (thread sanitizer)" meson test -C build-tsan --no-rebuild --print-errorlogs -t 10 "$t"
         done
         for s in 10-mount 20-replicate; do

@@ -11,8 +11,9 @@
 
 #include "commit.h"
 
-#define RESERVE_BYTES (16u << 20)
-#define SPACE_MARGIN (8u << 20) /* creates and writes stop before the journal has no room to commit what is in memory */
+#define RESERVE_MAX (16u << 20)
+#define RESERVE_MIN (1u << 20)
+#define SPACE_ONE_OF 16 /* the share of the space that a small disk gives for the reserve */
 #define SPACE_ASK_NS 20000000u
 
 void tree_unlock(struct volume *v)
@@ -37,6 +38,13 @@ void now_times(struct volume *v, struct timespec64 *ret)
 	ret->nsec = (uint32_t)(ns % 1000000000u);
 }
 
+static uint64_t reserve_bytes(uint64_t space)
+{
+	uint64_t share = space / SPACE_ONE_OF;
+
+	return share < RESERVE_MIN ? RESERVE_MIN : share > RESERVE_MAX ? RESERVE_MAX : share;
+}
+
 int space_check(struct volume *v)
 {
 	uint64_t now = stats_now_ns();
@@ -45,8 +53,9 @@ int space_check(struct volume *v)
 		struct statvfs s;
 		if (fstatvfs(v->dirfd, &s))
 			return 0;
-		uint64_t dirty = (uint64_t)v->n_dirty_nodes + v->n_dirty_links;
-		v->space_full = s.f_bavail * s.f_frsize < SPACE_MARGIN + dirty * 2048;
+		/* creates and writes stop before the journal has no room to commit what is in memory */
+		uint64_t dirty = (uint64_t)v->n_dirty_nodes + v->n_dirty_links, margin = reserve_bytes(s.f_blocks * s.f_frsize) / 2;
+		v->space_full = s.f_bavail * s.f_frsize < margin + dirty * 2048;
 		v->space_asked_ns = now;
 	}
 	return v->space_full ? -ENOSPC : 0;
@@ -141,17 +150,26 @@ static int open_objects(struct volume *v)
 }
 
 /* ---- making ---- */
+/* One made when there was much less room grows. */
 static void make_reserve(struct volume *v)
 {
 	struct statvfs s;
+	struct stat st;
+	int fd = openat(v->dirfd, "reserve", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-	if (fstatvfs(v->dirfd, &s) || s.f_bavail * s.f_frsize < 8u * RESERVE_BYTES)
-		return;
-	int fd = openat(v->dirfd, "reserve", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	if (posix_fallocate(fd, 0, RESERVE_BYTES))
-		unlinkat(v->dirfd, "reserve", 0);
+	if (fstatvfs(fd, &s) || fstat(fd, &st)) {
+		close(fd);
+		return;
+	}
+	off_t have = st.st_size, want = (off_t)reserve_bytes(s.f_bavail * s.f_frsize + (uint64_t)have);
+	if (want - have >= RESERVE_MIN && posix_fallocate(fd, have, want - have)) {
+		if (!have)
+			unlinkat(v->dirfd, "reserve", 0);
+		else if (ftruncate(fd, have))
+			log_warn("%s: reserve: %s", v->path, strerror(errno));
+	}
 	close(fd);
 }
 

@@ -4,12 +4,13 @@
 . "$(dirname "$0")/lib.sh"
 need_fuse
 mkdir "$W/disk" "$W/a"
-# large enough that a reserve is set aside: what commits a deletion on a full disk comes out of it
-mount -t tmpfs -o size=400m none "$W/disk" || skip "no tmpfs of its own"
+# what commits a deletion on a full disk comes out of the reserve, which a small disk has too, though a smaller one
+mount -t tmpfs -o size=160m none "$W/disk" || skip "no tmpfs of its own"
 trap 'umount -l "$W/a" 2>/dev/null; sleep 0.5; umount -l "$W/disk" 2>/dev/null; cleanup' EXIT
 "$TWOFOLD" init "$W/disk/a.store" --name a --passfile "$PASS" > /dev/null 2>&1 || die "init"
 up() { "$TWOFOLD" mount "$W/disk/a.store" "$W/a" -o "passfile=$PASS,allow_other" || die "mount"; }
 up
+[ -s "$W/disk/a.store/reserve" ] || fail "no reserve"
 head -c 3000000 /dev/urandom > "$W/a/keep"; sync "$W/a/keep"; sha256sum < "$W/a/keep" > "$W/sum.keep"
 dd if=/dev/urandom of="$W/a/big" bs=1M count=400 conv=fsync 2> "$W/dd" && fail "400 MiB went into what has no room for them"
 grep -q 'No space left' "$W/dd" || fail "not ENOSPC: $(head -1 "$W/dd")"

@@ -366,6 +366,9 @@ int arrive_attrs(struct apply *a, struct arrival *x)
 	x->part.attrs = (struct attrs){0};
 	x->taken = true;
 	vnode_dirty(a->v, n);
+	/* its untouched copies show them too */
+	if (n->n_extra && (e = vnode_links(a->v, n, seed_named, a)))
+		return e;
 	return note_inode(a, NOTICE_ATTR, n->row);
 }
 

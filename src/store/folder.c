@@ -15,7 +15,7 @@
 static const char *const folders[] = {"objects", "incoming", "outgoing"};
 /* All that a store may hold beside its folders, for undoing. */
 static const char *const files[] = {"lock", "volume", "volume.new", "journal.db", "journal.db-wal", "journal.db-shm",
-				    "journal.db-journal", "redo", "reserve"};
+				    "journal.db-journal", "redo", "reserve", FAILED_NOTE};
 
 static int open_folder(int at, const char *name)
 {

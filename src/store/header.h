@@ -21,6 +21,8 @@ struct header {
 	uint8_t static_sealed[24 + 32 + 16];
 	uint8_t slot[HEADER_SLOTS][SLOT_LEN];
 };
+/* A file in the store: the last commit of whoever had it open failed; says why, or nothing. Gone after the next successful open. */
+#define FAILED_NOTE "failed"
 bool replica_name_valid(const char *name); /* [A-Za-z0-9_-]{1,32} */
 /* Makes the empty store at path (which must not exist or be an empty directory): folders objects/00..ff, incoming, outgoing,
  * lock, all fsynced. No volume file yet: header_write does that last. On failure nothing half-made stays.

@@ -324,8 +324,10 @@ static int open_all(struct volume *v, const void *secret, size_t len, enum slot_
 	e = e ? e : open_journal(v);
 	e = e ? e : open_objects(v);
 	e = e ? e : recover(v);
-	if (!e && !v->options.read_only)
+	if (!e && !v->options.read_only) {
 		make_reserve(v);
+		unlinkat(v->dirfd, FAILED_NOTE, 0);
+	}
 	env_random(v->env, &v->start_tag, sizeof v->start_tag);
 	return e;
 }
@@ -370,31 +372,63 @@ static void doom_orphans(struct volume *v)
 	tree_unlock(v);
 }
 
+/* For whoever asks after this process is gone. Its being there says it all: a full disk may have no room for the reason. */
+static void leave_note(struct volume *v, int e)
+{
+	int fd = openat(v->dirfd, FAILED_NOTE, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 || dprintf(fd, "%s\n", strerror(-e)) < 0)
+		log_error("%s/" FAILED_NOTE ": %s", v->path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static int last_commit(struct volume *v)
+{
+	doom_orphans(v);
+	v->others_changed |= v->peers_changed;
+	int e = commit_run(v, 0);
+	if (v->n_trash_gone) { /* the rows of what that commit removed */
+		v->others_changed = true;
+		e = e ? e : commit_run(v, 0);
+	}
+	if (e)
+		log_error("%s: the last commit failed, changes since the one before are lost: %s", v->path, strerror(-e));
+	return e;
+}
+
+/* What was committed stays in the logs where this fails, and the next open finds it there. */
+static int last_write_back(struct volume *v)
+{
+	int e = object_store_checkpoint(v->objects);
+
+	tree_lock(v);
+	e = e ? e : journal_checkpoint(v->journal);
+	tree_unlock(v);
+	if (e)
+		log_warn("%s: writing the logs back is left to the next mount: %s", v->path, strerror(-e));
+	return e;
+}
+
 int volume_close(struct volume *v)
 {
+	bool clean = false;
 	int e = 0;
 
 	committer_stop(v);
 	if (!v->read_only) {
-		doom_orphans(v);
-		v->others_changed |= v->peers_changed;
-		e = commit_run(v, 0);
-		if (v->n_trash_gone) { /* the rows of what that commit removed */
-			v->others_changed = true;
-			e = e ? e : commit_run(v, 0);
-		}
-		e = e ? e : object_store_checkpoint(v->objects);
-		tree_lock(v);
-		e = e ? e : journal_checkpoint(v->journal);
-		tree_unlock(v);
-		if (e)
-			log_error("%s: the last commit failed, changes since the one before are lost: %s", v->path, strerror(-e));
+		e = last_commit(v);
+		clean = !e && !last_write_back(v);
 	}
-	if (e || v->read_only)
-		journal_abandon(v->journal);
-	else
+	if (!e && v->read_only && !v->options.read_only)
+		e = -EIO; /* see volume_fail */
+	if (clean)
 		journal_close(v->journal);
+	else
+		journal_abandon(v->journal);
 	v->journal = NULL;
+	if (e)
+		leave_note(v, e);
 	volume_free(v);
 	return e;
 }

@@ -33,7 +33,8 @@ int volume_create(const char *path, struct header *h, const uint8_t master[stati
 /* secret: passphrase or key file bytes. 0; -EBUSY (in use); -ENOKEY (wrong); -EUCLEAN (not a store, damaged; logged with what); -EROFS. Replays the redo
  * log and removes what the last stop left. */
 int volume_open(const char *path, const struct volume_options *o, const void *secret, size_t secret_len, enum slot_kind kind, struct volume **ret);
-/* Commits, checkpoints, closes. The error of the last commit, if any (then the changes since the commit before are lost and logged). */
+/* Commits, checkpoints, closes. The error of the last commit, if any (then the changes since the commit before are lost, which is
+ * logged and noted in STORE/failed); -EIO: an earlier flush failed, see volume_is_read_only. */
 int volume_close(struct volume *v);
 /* As after kill -9: drops everything in memory, closes descriptors, commits nothing (tests). */
 void volume_abandon(struct volume *v);

@@ -24,5 +24,16 @@ sha256sum < "$W/a/after" > "$W/sum.after"
 "$TWOFOLD" umount "$W/a" || fail "umount"
 up
 for f in keep after; do sha256sum < "$W/a/$f" | cmp -s - "$W/sum.$f" || fail "$f after a remount"; done
+# a last commit that fails is no secret: no reserve, and every page taken by somebody else
+for i in $(seq 2000); do echo "$i" > "$W/a/many$i" || break; done
+sync "$W/a"
+rm "$W/disk/a.store/reserve"
+cat /dev/zero > "$W/disk/foreign" 2> "$W/cat"
+rm "$W/a"/many*
+code 1 "$TWOFOLD" umount "$W/a"
+grep -q 'last commit failed' "$W/err" || fail "umount says nothing of it: $(cat "$W/err")"
+rm "$W/disk/foreign"
+up
+equal "what the failed commit was to remove" "$(ls "$W/a" | grep -c many)" 2000
 [ ! -e "$W/a/big" ] || fail "deleted, and there again"
 "$TWOFOLD" umount "$W/a" || fail "umount"

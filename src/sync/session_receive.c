@@ -303,6 +303,9 @@ static int apply(struct session *s)
 	struct buf body = {0};
 	int err = v->batch_apply(r->batch, cut ? &r->end.knowledge : NULL);
 
+	/* a file changed here while its ranges came: they are asked for as a whole */
+	if (err == -EAGAIN)
+		return collect_wants(s);
 	if (err)
 		return session_fail(s, err, BYE_ERROR, "cannot apply a batch: %s", strerror(-err));
 	r->open = r->end_seen = false;

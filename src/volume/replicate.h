@@ -69,7 +69,8 @@ int batch_content(struct batch *b, const struct content_want *w, const uint8_t *
 int batch_content_gone(struct batch *b, const struct content_want *w);
 bool batch_complete(const struct batch *b); /* no want is open */
 /* Applies all parts in one transaction and flushes. end: the sender's knowledge at its cut, joined into ours (NULL: a step of a catching-up batch, nothing
- * is joined). After it the batch is empty and can take more. 0, or an error after which nothing of it was applied. */
+ * is joined). After it the batch is empty and can take more. 0, or an error after which nothing of it was applied. -EAGAIN: the base of a content changed
+ * here since it was asked for; batch_next_want hands such contents out again (as a whole), then apply once more. */
 int batch_apply(struct batch *b, const struct vector *end);
 
 /* ---- members and peers ---- */

@@ -52,6 +52,10 @@ int exceptions_update(struct volume *v, const struct seeds *seeds, struct apply 
 /* Is everything about these links as plain as can be, so that the table (which is empty) need not be computed? */
 int exceptions_needed(struct volume *v, const struct seeds *seeds, bool *ret);
 
+/* The conflict name with 8 digits that this link, shown as x, has or would have where that is free. Returns its length; 0: none (it was changed in this
+ * transaction, or does not open). ret_name: NAME_LEN_MAX + 1. */
+size_t exceptions_short_name(struct volume *v, const struct vlink *l, const struct exc *x, char *ret_name);
+
 /* derived.c: the copy that shows content x of n, with its node and its link; made where it is not there yet. x may move. */
 int derived_make(struct volume *v, struct vnode *n, uint32_t extra, struct vlink **ret);
 /* Content `dot` of n is superseded: an untouched copy of it goes. */

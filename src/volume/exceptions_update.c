@@ -1,10 +1,12 @@
 /* From the parts held to the table of exceptions: gathers the links concerned from memory and journal.db, lets the pure rules of
  * shown.h decide, and takes over what differs from the records. See exceptions.h. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "exceptions.h"
+#include "merge.h"
 
 struct gather {
 	struct volume *v;
@@ -149,6 +151,24 @@ static int add_link(struct gather *g, struct vlink *l)
 	}
 	e = e ? e : describe(g->v, l, n, &s);
 	return e ? e : shown_set_add(g->set, &s);
+}
+
+size_t exceptions_short_name(struct volume *v, const struct vlink *l, const struct exc *x, char *ret_name)
+{
+	bool own = l->place.stamp.dot.counter || l->place.dirty;
+	struct stamp stamp = l->place.stamp;
+	char by[33] = {0};
+	struct vnode *n;
+
+	if (l->place.dirty || (!own && vnode_get(v, l->node, &n)))
+		return 0;
+	if (!own)
+		stamp = n->content_slot.stamp;
+	replica_name(v, stamp.dot.replica, by);
+	if (!by[0])
+		snprintf(by, sizeof by, "%016llx", (unsigned long long)stamp.dot.replica);
+	/* a copy has no name of its own: it is in what is shown, before the mark */
+	return conflict_name(own ? l->name : x->name, own ? l->name_len : x->name_len, stamp.clock_ns, by, &l->id, 8, ret_name);
 }
 
 /* ---- shown_source ---- */

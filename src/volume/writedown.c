@@ -71,6 +71,18 @@ static int write_dirs(struct volume *v, inum dir)
 	return 0;
 }
 
+/* A loser would rather have its recorded name, and with all 32 digits the name with 8; so would an untouched copy. */
+static bool waits_for(struct volume *v, const struct vlink *l, const struct exc *x, const void *name, size_t len)
+{
+	char other[NAME_LEN_MAX + 1];
+
+	if (x->name_len == len && !memcmp(x->name, name, len))
+		return false;
+	if ((l->place.stamp.dot.counter || l->place.dirty) && l->name_len == len && !memcmp(l->name, name, len))
+		return true;
+	return exceptions_short_name(v, l, x, other) == len && !memcmp(other, name, len);
+}
+
 /* Who waits for the name keeps the one under which it is shown now. */
 static int write_claimants(struct volume *v, struct vnode *dir, const void *name, size_t len)
 {
@@ -88,7 +100,7 @@ static int write_claimants(struct volume *v, struct vnode *dir, const void *name
 		int e = vlink_get(v, x->link, &l);
 		if (e)
 			return e;
-		if (!(l->place.stamp.dot.counter || l->place.dirty) || l->name_len != len || memcmp(l->name, name, len))
+		if (!waits_for(v, l, x, name, len))
 			continue;
 		if ((e = write_link(v, l)))
 			return e;

@@ -175,6 +175,51 @@ static void names_conflict(void)
 	CHECK_EQ(at(B, "other"), 0);
 }
 
+/* The one name in the root that starts with stem and is a conflict's. */
+static void conflict_of(struct volume *v, const char *stem, char ret[static 300])
+{
+	struct tree t;
+	unsigned found = 0;
+
+	CHECK_EQ(tree_look(v, &t), 0);
+	for (uint32_t i = 0; i < t.n; i++)
+		if (!strncmp(t.e[i].path, stem, strlen(stem)) && strstr(t.e[i].path, ".conflict-")) {
+			snprintf(ret, 300, "%s", t.e[i].path);
+			found++;
+		}
+	CHECK_EQ(found, 1);
+	tree_free(&t);
+}
+
+/* What is shown with all digits, since somebody has the name with 8, stays so when that one goes. */
+static void short_name_taken(const char *stem)
+{
+	char taken[300] = "";
+
+	sync_one(0, 1, NULL);
+	conflict_of(B, stem, taken);
+	CHECK(!at(A, taken));
+	text(A, 1, taken, "in the way");
+	both_ways("the short name taken");
+	CHECK(has(B, taken, "in the way"));
+	CHECK_EQ(volume_unlink(A, 1, taken, strlen(taken)), 0);
+	both_ways("the short name free again");
+	CHECK(!at(A, taken) && !at(B, taken));
+	conflict_of(A, stem, taken);
+}
+
+static void short_names(void)
+{
+	text(A, 1, "short1", "made by A");
+	text(B, 1, "short1", "made by B");
+	short_name_taken("short1");
+	text(A, 1, "short2", "base");
+	both_ways("base");
+	put(A, at(A, "short2"), 0, "from A", 6);
+	put(B, at(B, "short2"), 0, "from B", 6);
+	short_name_taken("short2");
+}
+
 static void edit_beats_delete(void)
 {
 	make(A, 1, "gone", S_IFDIR | 0755);
@@ -304,6 +349,7 @@ int main(void)
 	plain();
 	contents_conflict();
 	names_conflict();
+	short_names();
 	edit_beats_delete();
 	rename_beats_delete();
 	cycle();

@@ -426,6 +426,8 @@ int settle_node(struct apply *a, struct vnode *n)
 		return e;
 	if (u.found)
 		return revive(a, n);
+	if ((n->flags & VN_ORPHAN) && n->n_extra && derived_needs(a->v, n))
+		return revive(a, n); /* not by a name, but for its copies */
 	if (n->flags & VN_ORPHAN)
 		return 0;
 	node_nameless(a->v, n);

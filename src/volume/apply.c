@@ -396,7 +396,7 @@ static void empty(struct batch *b)
 	for (uint32_t i = 0; i < b->n; i++)
 		arrival_free(b->part[i]);
 	b->n = b->next = b->open = 0;
-	b->looked = false;
+	b->looked = b->merged = false;
 }
 
 /* Nodes without a name whose parts had to be written first. */
@@ -430,6 +430,7 @@ static int apply(struct batch *b, const struct vector *end, struct apply *a)
 		apply_cancel(v);
 		return e;
 	}
+	b->merged = true;
 	tree_lock(v);
 	e = merge_all(a);
 	tree_unlock(v);
@@ -454,6 +455,7 @@ static int apply(struct batch *b, const struct vector *end, struct apply *a)
 int batch_apply(struct batch *b, const struct vector *end)
 {
 	struct apply a = {.v = b->v, .b = b};
+	uint64_t start = stats_now_ns();
 
 	if (!batch_complete(b))
 		return -EINVAL;
@@ -465,6 +467,8 @@ int batch_apply(struct batch *b, const struct vector *end)
 	if (!e) {
 		tell_all(&a);
 		empty(b);
+		stats_since(b->v->stats, STAGE_APPLY, start);
+		stats_add(b->v->stats, COUNT_BATCHES_APPLIED, 1);
 	}
 	apply_fini(&a);
 	return e;

@@ -42,12 +42,27 @@ int batch_new(struct volume *v, uint64_t from_replica, struct batch **ret)
 	return 0;
 }
 
+/* It has its place in objects/ already, but no record names it: the next open would not find it either, once a commit here went beyond its number. */
+static void leave_object(struct batch *b, struct arrival *a)
+{
+	struct want *w = a->want;
+
+	if (!w || !w->local || a->write_in_place)
+		return;
+	int e = object_remove(b->v->objects, w->local);
+	if (e && e != -ENOENT)
+		log_warn("%s: object %016llx, of a batch that was not applied, stays: %s", b->v->path, (unsigned long long)w->local, strerror(-e));
+}
+
 void batch_free(struct batch *b)
 {
 	if (!b)
 		return;
-	for (uint32_t i = 0; i < b->n; i++)
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (!b->merged)
+			leave_object(b, b->part[i]);
 		arrival_free(b->part[i]);
+	}
 	free(b->part);
 	free(b);
 }

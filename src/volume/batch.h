@@ -53,6 +53,7 @@ struct batch {
 	uint32_t open; /* wants that are not HERE or GONE */
 	uint64_t refused;
 	bool looked; /* for contents that are held without their bytes */
+	bool merged; /* its objects are in records in memory, which the next commit writes where that of the apply failed */
 };
 /* A content whose bytes went when its last name did, and are needed again since a rename that had not seen that beat it. */
 bool content_lacks_bytes(const struct content *c, uint64_t local);

@@ -101,6 +101,8 @@ int derived_make(struct volume *v, struct vnode *n, uint32_t extra, struct vlink
 		l->type = n->type;
 		vlink_dirty(v, l);
 	}
+	if (!x->copy)
+		stats_add(v->stats, COUNT_CONFLICTS, 1);
 	x->copy = copy->row;
 	vnode_dirty(v, n);
 	vnode_dirty(v, copy);

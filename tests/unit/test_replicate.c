@@ -1,9 +1,11 @@
 /* Two replicas through replicate.h, one thing after the other: what is made, changed, moved and removed on one arrives on the other, and what
  * was done on both at once is resolved alike. */
 #include <errno.h>
+#include <ftw.h>
 #include <sys/stat.h>
 
 #include "check.h"
+#include "internal.h"
 #include "world.h"
 
 static const struct caller root_caller = {.umask = 022, .in_group = true};
@@ -146,6 +148,61 @@ static void contents_conflict(void)
 	put(B, at(B, "both.txt"), 0, "from B!", 7);
 	both_ways("two contents");
 	CHECK((has(A, "both.txt", "from A") && has_copy(A, "both", "from B!")) || (has(A, "both.txt", "from B!") && has_copy(A, "both", "from A")));
+}
+
+static uint64_t counted(struct volume *v, enum stat_counter c) { return atomic_load(&volume_stats(v)->counter[c]); }
+
+static void statistics(void)
+{
+	uint64_t applies = stats_summary(volume_stats(B), STAGE_APPLY).count, batches = counted(B, COUNT_BATCHES_APPLIED);
+	uint64_t conflicts[2] = {counted(A, COUNT_CONFLICTS), counted(B, COUNT_CONFLICTS)};
+
+	text(A, 1, "counted", "base");
+	sync_one(0, 1, NULL);
+	CHECK_EQ(stats_summary(volume_stats(B), STAGE_APPLY).count, applies + 1);
+	CHECK_EQ(counted(B, COUNT_BATCHES_APPLIED), batches + 1);
+	CHECK_EQ(counted(B, COUNT_CONFLICTS), conflicts[1]);
+	put(A, at(A, "counted"), 0, "from A", 6);
+	put(B, at(B, "counted"), 0, "from B", 6);
+	both_ways("counted");
+	CHECK_EQ(counted(A, COUNT_CONFLICTS), conflicts[0] + 1);
+	CHECK_EQ(counted(B, COUNT_CONFLICTS), conflicts[1] + 1);
+}
+
+static unsigned objects_n;
+static int count_object(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)path, (void)st, (void)ftw;
+	objects_n += type == FTW_F;
+	return 0;
+}
+
+static unsigned objects_of(unsigned replica)
+{
+	char path[300];
+
+	snprintf(path, sizeof path, "%s/objects", w.r[replica].path);
+	objects_n = 0;
+	CHECK_EQ(nftw(path, count_object, 16, FTW_PHYS), 0);
+	return objects_n;
+}
+
+/* What came for a batch that could not be applied leaves nothing in objects/. */
+static void apply_fails(void)
+{
+	static uint8_t big[100000];
+	uint32_t parts;
+
+	both_ways("before");
+	unsigned before = objects_of(1);
+	memset(big, 'b', sizeof big);
+	put(A, make(A, 1, "not_yet", S_IFREG | 0644), 0, big, sizeof big);
+	atomic_store(&B->read_only, true);
+	CHECK_EQ(world_exchange(&w, 0, 1, &parts), -EROFS);
+	atomic_store(&B->read_only, false);
+	CHECK_EQ(objects_of(1), before);
+	both_ways("tried again");
+	CHECK_EQ(objects_of(1), before + 1);
 }
 
 static void names_conflict(void)
@@ -348,6 +405,8 @@ int main(void)
 	both_ways("empty");
 	plain();
 	contents_conflict();
+	statistics();
+	apply_fails();
 	names_conflict();
 	short_names();
 	edit_beats_delete();

@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cleanup.h"
 #include "log.h"
@@ -128,6 +131,43 @@ static void free_journal(struct journal *j)
 	free(j);
 }
 
+/* On a filesystem that nobody can write SQLite cannot make its -shm, and need not: nothing changes under it. It is told so in a URI. A -wal it would then
+ * not read; there is none after a clean stop. */
+static int open_unchanging(struct journal *j, const char *db_path)
+{
+	static const char hex[] = "0123456789abcdef";
+	char wal[4200], uri[3 * 4100 + 32];
+	struct stat st;
+	size_t n = (size_t)snprintf(uri, sizeof uri, "file:");
+
+	snprintf(wal, sizeof wal, "%s-wal", db_path);
+	if (stat(wal, &st) == 0 && st.st_size) {
+		log_error("journal.db has changes in its -wal: the last stop was not clean, and its filesystem is read-only; mount it writable once");
+		return -EROFS;
+	}
+	for (const char *p = db_path; *p; p++) {
+		if (strchr("%?#", *p)) {
+			uri[n++] = '%';
+			uri[n++] = hex[*p >> 4 & 15];
+			uri[n++] = hex[*p & 15];
+		} else {
+			uri[n++] = *p;
+		}
+	}
+	snprintf(uri + n, sizeof uri - n, "?immutable=1");
+	return journal_error(j, sqlite3_open_v2(uri, &j->db,
+		SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE, NULL));
+}
+
+static int open_db(struct journal *j, const char *db_path, bool create)
+{
+	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+
+	if (!create && access(db_path, W_OK) && errno == EROFS)
+		return j->read_only ? open_unchanging(j, db_path) : -EROFS;
+	return journal_error(j, sqlite3_open_v2(db_path, &j->db, flags | (create ? SQLITE_OPEN_CREATE : 0), NULL));
+}
+
 int journal_open(const char *path, bool create, bool read_only, struct journal **ret)
 {
 	char db_path[4100];
@@ -141,8 +181,7 @@ int journal_open(const char *path, bool create, bool read_only, struct journal *
 		free(j);
 		return -ENAMETOOLONG;
 	}
-	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
-	int e = journal_error(j, sqlite3_open_v2(db_path, &j->db, flags | (create ? SQLITE_OPEN_CREATE : 0), NULL));
+	int e = open_db(j, db_path, create);
 	e = e ? e : configure(j, create);
 	if (!e) {
 		sqlite3_wal_hook(j->db, on_wal, j);

@@ -27,7 +27,8 @@ struct blob {
 	size_t len;
 };
 
-/* path: absolute, of the store. create: the file must not exist, tables are made. 0; -ENOENT; -EUCLEAN (not ours, damaged, another version). */
+/* path: absolute, of the store. create: the file must not exist, tables are made. 0; -ENOENT; -EUCLEAN (not ours, damaged, another version);
+ * -EROFS: its filesystem is read-only, and read_only was not asked for or the last stop was not clean (logged). */
 int journal_open(const char *path, bool create, bool read_only, struct journal **ret);
 void journal_close(struct journal *j);   /* checkpoints nothing; rolls back what is open */
 void journal_abandon(struct journal *j); /* as if the process had been killed: the -wal stays as it is (tests) */

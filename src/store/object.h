@@ -74,6 +74,9 @@ int object_protect(struct object *o);
 /* Direct writes are on disk when it returns 0 (fdatasync; shared by all that wait). Sticky error: after a failure every later call fails
  * with -EIO until the pages concerned are written again. */
 int object_flush(struct object *o);
+/* The same for many objects (no one twice) with one syncfs of the store's filesystem: an fdatasync of each costs the disk a flush of its own. Errors
+ * stay noted in the objects: object_flush returns them. The handles are borrowed. */
+void object_store_flush_many(struct object_store *s, struct object *const *o, uint32_t n);
 bool object_is_flushed(struct object *o); /* nothing direct was written since the last flush */
 /* Gives blocks of the file back that the durable map no longer needs (ftruncate, FALLOC_FL_PUNCH_HOLE): only after the COMMIT that
  * no longer names them is flushed. */

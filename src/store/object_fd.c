@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* fds_lock held */
@@ -187,27 +188,18 @@ bool object_is_flushed(struct object *o)
 	return yes;
 }
 
-/* One fdatasync for all that was written up to now. Lock held, dropped meanwhile. */
-static void flush_once(struct object *o)
+/* What was written up to now is being flushed; its number is returned. Lock held. */
+static uint64_t flush_begin(struct object *o)
 {
-	uint64_t seq = o->written_seq, start;
-	int fd, r;
-
 	o->flushing = true;
 	extents_fini(&o->flushing_pages);
 	o->flushing_pages = o->dirty;
 	o->dirty = (struct extents){0};
-	pthread_mutex_unlock(&o->lock);
+	return o->written_seq;
+}
 
-	start = stats_now_ns();
-	r = fd_get(o, &fd);
-	if (!r) {
-		r = fdatasync(fd) ? -errno : 0;
-		fd_put(o);
-	}
-	stats_since(o->s->st, STAGE_OBJECT_FLUSH, start);
-
-	pthread_mutex_lock(&o->lock);
+static void flush_end(struct object *o, uint64_t seq, int r)
+{
 	if (r) {
 		for (uint32_t i = 0; i < o->flushing_pages.n; i++)
 			add_or_all(&o->failed, o->flushing_pages.e[i].first, o->flushing_pages.e[i].count);
@@ -219,6 +211,58 @@ static void flush_once(struct object *o)
 	if (o->written_seq == seq && !o->failed.n && !o->n_ranges && !o->n_applying)
 		fd_pin(o, false);
 	pthread_cond_broadcast(&o->changed);
+}
+
+static int flush_file(struct object *o)
+{
+	uint64_t start = stats_now_ns();
+	int fd, r = fd_get(o, &fd);
+
+	if (!r) {
+		r = fdatasync(fd) ? -errno : 0;
+		fd_put(o);
+	}
+	stats_since(o->s->st, STAGE_OBJECT_FLUSH, start);
+	return r;
+}
+
+/* One fdatasync for all that was written up to now. Lock held, dropped meanwhile. */
+static void flush_once(struct object *o)
+{
+	uint64_t seq = flush_begin(o);
+	int r;
+
+	pthread_mutex_unlock(&o->lock);
+	r = flush_file(o);
+	pthread_mutex_lock(&o->lock);
+	flush_end(o, seq, r);
+}
+
+void object_store_flush_many(struct object_store *s, struct object *const *o, uint32_t n)
+{
+	uint64_t *seq = calloc(n ? n : 1, sizeof *seq), start = stats_now_ns();
+	int failed;
+
+	if (!seq)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		pthread_mutex_lock(&o[i]->lock);
+		if (!o[i]->flushing && o[i]->flushed_seq < o[i]->written_seq)
+			seq[i] = flush_begin(o[i]);
+		pthread_mutex_unlock(&o[i]->lock);
+	}
+	failed = syncfs(s->dirfd);
+	stats_since(s->st, STAGE_OBJECT_FLUSH, start);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!seq[i])
+			continue;
+		/* syncfs does not say which file failed: then each is asked for itself */
+		int r = failed ? flush_file(o[i]) : 0;
+		pthread_mutex_lock(&o[i]->lock);
+		flush_end(o[i], seq[i], r);
+		pthread_mutex_unlock(&o[i]->lock);
+	}
+	free(seq);
 }
 
 int object_flush(struct object *o)

@@ -114,10 +114,15 @@ static int flush_early(struct volume *v, const struct concern *c)
 	uint32_t n;
 	int e = gather(v, c, &list, &n);
 
-	if (n > SYNCFS_OBJECTS)
-		syncfs(v->dirfd);
-	for (uint32_t i = 0; i < n; i++)
-		filedata_flush(list[i]->data); /* a failure shows again below, where it counts */
+	struct filedata **data = n > SYNCFS_OBJECTS ? calloc(n, sizeof *data) : NULL;
+	for (uint32_t i = 0; i < n; i++) /* a failure shows again below, where it counts */
+		if (data)
+			data[i] = list[i]->data;
+		else
+			filedata_flush(list[i]->data);
+	if (data)
+		filedata_flush_many(data, n);
+	free(data);
 	release(v, list, n);
 	return e ? e : redo_flush(v);
 }

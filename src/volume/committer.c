@@ -7,7 +7,8 @@
 
 #include "internal.h"
 
-#define PUSH_MS 20
+#define PUSH_MS 5      /* from a close to the commit, where it was quiet before: what belongs together mostly comes together */
+#define PUSH_GAP_MS 60 /* between commits that closes ask for: each costs the disk a flush, and a peer hears of it within 100 ms */
 #define DIRTY_MANY 8192            /* nodes and links: a commit of them takes about 0.2 s */
 #define IDLE_MS 5000               /* without a commit: write back */
 #define WAL_IDLE_BYTES (1u << 20)
@@ -18,6 +19,7 @@ struct committer {
 	pthread_cond_t wake;
 	bool stop, now;
 	uint64_t push_at_ms; /* 0: none asked for */
+	uint64_t committed_ms; /* end of the last commit */
 };
 
 static uint64_t mono_ms(void)
@@ -63,9 +65,10 @@ static void *loop(void *arg)
 {
 	struct volume *v = arg;
 	struct committer *c = v->committer;
-	uint64_t looked = mono_ms(), committed = looked;
+	uint64_t looked = mono_ms();
 	bool idle = false;
 
+	c->committed_ms = looked;
 	pthread_mutex_lock(&c->mu);
 	while (!c->stop) {
 		uint64_t due = looked + v->options.commit_ms;
@@ -82,9 +85,9 @@ static void *loop(void *arg)
 		if (is_dirty(v)) {
 			/* an error is logged where it arises, and reported to whoever asks for durability */
 			commit_run(v, 0);
-			committed = mono_ms();
+			__atomic_store_n(&c->committed_ms, mono_ms(), __ATOMIC_RELAXED);
 			idle = false;
-		} else if (!idle && looked - committed >= IDLE_MS && !v->read_only) {
+		} else if (!idle && looked - c->committed_ms >= IDLE_MS && !v->read_only) {
 			write_back(v);
 			idle = true;
 		}
@@ -155,11 +158,13 @@ void volume_push_soon(struct volume *v, inum ino)
 	struct committer *c = v->committer;
 
 	(void)ino; /* a commit takes all along: that is cheaper than finding out what belongs together */
-	if (!c)
+	/* nobody to push to: the regular commits do (`alone` is read without the lock: it is only a hint) */
+	if (!c || __atomic_load_n(&v->alone, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&c->mu);
 	if (!c->push_at_ms) {
-		c->push_at_ms = mono_ms() + PUSH_MS;
+		uint64_t soon = mono_ms() + PUSH_MS, next = __atomic_load_n(&c->committed_ms, __ATOMIC_RELAXED) + PUSH_GAP_MS;
+		c->push_at_ms = soon > next ? soon : next;
 		pthread_cond_signal(&c->wake);
 	}
 	pthread_mutex_unlock(&c->mu);

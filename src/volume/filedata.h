@@ -48,6 +48,8 @@ int filedata_snapshot(struct filedata *f, struct filedata_snapshot *ret);
 void filedata_snapshot_fini(struct filedata_snapshot *s);
 /* Only overwritten within the confirmed content (so fdatasync of the redo log is enough for fsync)? */
 bool filedata_only_overwritten(struct filedata *f);
+/* filedata_flush of many at once, by one syncfs; a failure is returned by filedata_flush later. n > 0. */
+void filedata_flush_many(struct filedata *const *f, uint32_t n);
 int filedata_flush(struct filedata *f); /* data of the snapshot is on disk: object flush; the redo log is flushed by the caller once for all */
 /* The snapshot's COMMIT is flushed: changed ranges up to it are forgotten, blocks no longer needed are given back, objects that it replaced are *retired*:
  * *ret_retired (0: none) is the local number of the object that the content before used; the caller keeps it as a base or removes it. */

@@ -148,22 +148,47 @@ int filedata_snapshot(struct filedata *f, struct filedata_snapshot *ret)
 	return 0;
 }
 
-int filedata_flush(struct filedata *f)
+/* The object that a flush concerns, kept open while it goes on: it may be dropped meanwhile, and writers must not wait for the disk. */
+static struct objref *flush_ref(struct filedata *f)
 {
 	struct objref *ref;
-	int r;
 
-	/* The object may be dropped meanwhile; writers must not wait for the disk. */
 	pthread_mutex_lock(&f->mutex);
 	ref = f->snapshot_open ? f->snap_ref : f->ref;
 	if (ref)
 		ref->refs++;
 	pthread_mutex_unlock(&f->mutex);
+	return ref;
+}
+
+int filedata_flush(struct filedata *f)
+{
+	struct objref *ref = flush_ref(f);
+	int r;
+
 	if (!ref)
 		return 0;
 	r = object_flush(ref->object);
 	filedata_put_ref(f, ref);
 	return r;
+}
+
+void filedata_flush_many(struct filedata *const *f, uint32_t n)
+{
+	struct objref **ref = calloc(n, sizeof *ref);
+	struct object **o = calloc(n, sizeof *o);
+	uint32_t n_objects = 0;
+
+	for (uint32_t i = 0; ref && o && i < n; i++)
+		if ((ref[i] = flush_ref(f[i])))
+			o[n_objects++] = ref[i]->object;
+	if (n_objects)
+		object_store_flush_many(f[0]->e->objects, o, n_objects);
+	for (uint32_t i = 0; ref && o && i < n; i++)
+		if (ref[i])
+			filedata_put_ref(f[i], ref[i]);
+	free(ref);
+	free(o);
 }
 
 void filedata_confirmed(struct filedata *f, uint64_t *ret_retired)

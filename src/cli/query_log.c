@@ -120,7 +120,7 @@ static int run_client(int argc, char **argv, const char *name, bool with_follow)
 			if (!with_follow)
 				return usage_error("%s: only STORE or MOUNTPOINT", name);
 			if (n < 4)
-				request[n++] = c == 'f' ? "--follow" : "--json";
+				request[n++] = (char *)(c == 'f' ? "--follow" : "--json");
 			break;
 		case 'p': key.passfile = optarg; break;
 		case 'k': key.keyfile = optarg; break;

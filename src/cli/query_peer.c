@@ -159,7 +159,7 @@ int cmd_invite(int argc, char **argv)
 {
 	static const struct option options[] = {{"address", 1, NULL, 'a'}, {"expires", 1, NULL, 'x'}, KEY_OPTIONS, {0}};
 	struct key_source key = {0};
-	char *address = NULL, *expires = "1h";
+	char *address = NULL, *expires = (char *)"1h";
 	uint64_t ms;
 	int c;
 
@@ -174,7 +174,7 @@ int cmd_invite(int argc, char **argv)
 		return usage_error("invite: one STORE or MOUNTPOINT and --address HOST:PORT (where the new member reaches this one) are needed");
 	if (parse_duration(expires, &ms))
 		return usage_error("--expires %s: a time like 30m, 1h, 2d", expires);
-	char *request[] = {"invite", argv[optind], address, expires, NULL};
+	char *request[] = {(char *)"invite", argv[optind], address, expires, NULL};
 	return query_client(4, request, 1, &key);
 }
 
@@ -193,7 +193,7 @@ int cmd_peer(int argc, char **argv)
 	bool act = n == 3 && (!strcmp(a[0], "remove") || !strcmp(a[0], "pause") || !strcmp(a[0], "resume"));
 	if (!list && !act)
 		return usage_error("peer list STORE|MOUNTPOINT, or peer remove|pause|resume STORE|MOUNTPOINT PEER");
-	char *request[] = {"peer", a[0], a[1], act ? a[2] : NULL, NULL};
+	char *request[] = {(char *)"peer", a[0], a[1], act ? a[2] : NULL, NULL};
 	return query_client(list ? 3 : 4, request, 2, &key);
 }
 
@@ -201,7 +201,7 @@ int cmd_sync(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", 1, NULL, 't'}, {0}};
 	struct key_source key = {0};
-	char *timeout = "60s";
+	char *timeout = (char *)"60s";
 	uint64_t ms;
 	int c;
 
@@ -214,6 +214,6 @@ int cmd_sync(int argc, char **argv)
 		return usage_error("sync: one MOUNTPOINT is needed");
 	if (parse_duration(timeout, &ms))
 		return usage_error("--timeout %s: a time like 500ms, 60s, 5m", timeout);
-	char *request[] = {"sync", argv[optind], timeout, NULL};
+	char *request[] = {(char *)"sync", argv[optind], timeout, NULL};
 	return query_client(3, request, 1, &key);
 }

@@ -159,7 +159,7 @@ int cmd_status(int argc, char **argv)
 	static const struct option options[] = {{"watch", 0, NULL, 'w'}, {"json", 0, NULL, 'j'}, {"passfile", 1, NULL, 'p'}, {"keyfile", 1, NULL, 'k'},
 		{"extpass", 1, NULL, 'e'}, {0}};
 	struct key_source key = {0};
-	char *request[5] = {"status", NULL, NULL, NULL, NULL};
+	char *request[5] = {(char *)"status", NULL, NULL, NULL, NULL};
 	bool watch = false, json = false;
 	int n = 2, c;
 
@@ -175,9 +175,9 @@ int cmd_status(int argc, char **argv)
 	if (argc - optind > 1 || (argc == optind && watch))
 		return usage_error("status: one STORE or MOUNTPOINT is needed");
 	if (watch)
-		request[n++] = "--watch";
+		request[n++] = (char *)"--watch";
 	if (json)
-		request[n++] = "--json";
+		request[n++] = (char *)"--json";
 	if (argc == optind)
 		return status_of_all(n, request, &key);
 	request[1] = argv[optind];

@@ -1,10 +1,18 @@
 /* After an open: what the last stop left. The redo log is replayed, objects that no record names and unlinked files that were in use are removed.
  * Nothing is scanned but what was being written (I6). */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "batch.h"
 #include "commit.h"
+
+#define INCOMING_KEPT_S (7 * 86400) /* what arrived of a content whose transfer was broken off */
 
 static int of_content(const struct content *c, const struct id **ret_id, struct page_map *map)
 {
@@ -151,6 +159,68 @@ static int remove_strays(struct volume *v)
 	return e;
 }
 
+/* ---- incoming/ ---- */
+/* The name of what a transfer has left: NODE-REPLICA-COUNTER, see transfer_sink.c. */
+static bool parse_incoming(const char *name, struct id *ret_node, struct dot *ret_dot)
+{
+	unsigned long long replica, counter;
+	char hex[ID_HEX_LEN + 1] = "";
+	int end = 0;
+
+	if (strlen(name) <= ID_HEX_LEN || sscanf(name + ID_HEX_LEN, "-%16llx-%llu%n", &replica, &counter, &end) != 2 || name[ID_HEX_LEN + end])
+		return false;
+	memcpy(hex, name, ID_HEX_LEN);
+	*ret_dot = (struct dot){replica, counter};
+	return id_parse(hex, ret_node) == 0;
+}
+
+/* Held, but without its bytes: they are asked for again. */
+static bool lacks_bytes(struct volume *v, const struct id *node, struct dot dot)
+{
+	struct vnode *n;
+
+	if (vnode_by_id(v, node, &n))
+		return false;
+	if (dot_eq(n->content_slot.stamp.dot, dot))
+		return vnode_lacks_bytes(n);
+	for (uint32_t i = 0; i < n->n_extra; i++)
+		if (dot_eq(n->extra[i].slot.stamp.dot, dot))
+			return content_lacks_bytes(&n->extra[i].content, n->extra[i].local);
+	return false;
+}
+
+/* Will nobody go on with it? What our knowledge contains came whole, or was superseded before it did. */
+static bool is_leftover(struct volume *v, const char *name, const struct stat *st)
+{
+	struct id node;
+	struct dot dot;
+
+	if (st->st_mtim.tv_sec < time(NULL) - INCOMING_KEPT_S)
+		return true;
+	return parse_incoming(name, &node, &dot) && vector_has(&v->knowledge, dot) && !lacks_bytes(v, &node, dot);
+}
+
+/* A failure leaves them to the next open. */
+static void clear_incoming(struct volume *v)
+{
+	int fd = openat(v->dirfd, "incoming", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *i;
+	struct stat st;
+
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	tree_lock(v);
+	while ((i = readdir(d)))
+		if (!fstatat(fd, i->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_leftover(v, i->d_name, &st))
+			unlinkat(fd, i->d_name, 0);
+	tree_unlock(v);
+	closedir(d);
+}
+
 int recover(struct volume *v)
 {
 	if (v->options.read_only) {
@@ -163,6 +233,8 @@ int recover(struct volume *v)
 	e = e ? e : doom_orphans(v);
 	e = e ? e : empty_trash(v);
 	e = e ? e : remove_strays(v);
+	if (!e)
+		clear_incoming(v);
 	if (!e && v->n_dirty_nodes)
 		e = commit_run(v, 0);
 	tree_lock(v);

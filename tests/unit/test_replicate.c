@@ -1,8 +1,11 @@
 /* Two replicas through replicate.h, one thing after the other: what is made, changed, moved and removed on one arrives on the other, and what
  * was done on both at once is resolved alike. */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "internal.h"
@@ -397,6 +400,44 @@ static void kill_and_reopen(void)
 	same("after a kill");
 }
 
+static void incoming_file(const char *name, bool old)
+{
+	char path[400];
+	const struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) - 8 * 86400}};
+
+	snprintf(path, sizeof path, "%s/incoming/%s", w.r[1].path, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	CHECK(fd >= 0);
+	CHECK_EQ(old ? futimens(fd, t) : 0, 0);
+	close(fd);
+}
+
+static bool incoming_has(const char *name)
+{
+	char path[400];
+
+	snprintf(path, sizeof path, "%s/incoming/%s", w.r[1].path, name);
+	return access(path, F_OK) == 0;
+}
+
+/* An open removes what arrived of contents that nobody will send any more. */
+static void leftovers(void)
+{
+	static const char node[] = "00112233445566778899aabbccddeeff";
+	char known[100], wanted[100], old[100];
+
+	snprintf(known, sizeof known, "%s-%016llx-1", node, (unsigned long long)w.r[0].id);
+	snprintf(wanted, sizeof wanted, "%s-%016llx-4000000000", node, (unsigned long long)w.r[0].id);
+	snprintf(old, sizeof old, "%s-%016llx-4000000001", node, (unsigned long long)w.r[0].id);
+	incoming_file(known, false);
+	incoming_file(wanted, false);
+	incoming_file(old, true);
+	incoming_file("foreign-name", false);
+	kill_and_reopen();
+	CHECK(!incoming_has(known) && !incoming_has(old));
+	CHECK(incoming_has(wanted) && incoming_has("foreign-name"));
+}
+
 int main(void)
 {
 	world_make(&w, 2, 1);
@@ -414,6 +455,7 @@ int main(void)
 	cycle();
 	open_elsewhere();
 	kill_and_reopen();
+	leftovers();
 	world_remove(&w);
 	return check_result();
 }

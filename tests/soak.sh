@@ -51,7 +51,7 @@ for part in $parts; do
     sim)
         count "simulation, ${SEEDS:-5000} seeds" build/tests/sim -s "${FIRST:-20000}" -n "${SEEDS:-5000}" -o 150 ;;
     kill)
-        for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" ROUNDS=50 timeout 1800 bash "$s"; done ;;
+        for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash "$s"; done ;;
     power) count "power cuts, 100 images" env TWOFOLD="$here/build/src/cli/twofold" IMAGES=100 timeout 1800 bash tests/scenario/50-powercut.sh ;;
     *) echo "no such part: $part" >&2; exit 2 ;;
     esac

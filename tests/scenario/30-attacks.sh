@@ -122,7 +122,7 @@ restore
 mnt a; listing "$W/a" > "$W/list.ref"; (cd "$W/a" && find . -type f -print0 | sort -z | xargs -0 sha256sum) > "$W/sums.ref"
 root_ref=$(root a); umnt a; rm -rf "$W/clean"; cp -a "$W/a.store" "$W/clean"
 noticed=0
-for seed in $(seq "${FLIPS:-25}"); do
+for seed in $(seq "${FLIPS:-10}"); do
     restore
     python3 -c "
 import os, random
@@ -147,4 +147,4 @@ f = open(p, 'r+b'); off = r.randrange(n); f.seek(off); b = f.read(1); f.seek(off
         noticed=$((noticed + 1))
     fi
 done
-say "$noticed of ${FLIPS:-25} flips in journal.db changed something that was noticed (the others hit unused bytes)"
+say "$noticed of ${FLIPS:-10} flips in journal.db changed something that was noticed (the others hit unused bytes)"

@@ -344,6 +344,12 @@ int volume_open(const char *path, const struct volume_options *o, const void *se
 		v->options.commit_ms = 1000;
 	v->read_only = o->read_only;
 	int e = open_all(v, secret, secret_len, kind);
+	struct inode_attr root;
+	if (!e && (e = volume_getattr(v, ROOT_INUM, &root))) {
+		/* nothing could be reached: said here, not by a mount that never answers */
+		log_error("%s: the record of the root directory does not authenticate", v->path);
+		e = -EUCLEAN;
+	}
 	if (!e && o->background && !o->read_only)
 		e = committer_start(v);
 	if (e) {

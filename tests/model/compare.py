@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare.py REPLAY [SEEDS] [REPLICAS]: random histories in the model of the merge rules and the same in the real code.
 
-The model is knowledge.py in the folder model/ of $TWOFOLD_SHARED. Where that is not there the test says so and exits 77 (skipped).
+The model is knowledge.py in the folder model/ of $TWOFOLD_SHARED (default: ../shared beside this tree). Where that is not there the test says so and exits 77 (skipped).
 Every change that the model makes goes to REPLAY (replay.c) with its ids, clock and counter, and so does every message; after each
 step both print the tree of the replica concerned. They must be equal to the letter, conflict names included, and so must the vector
 and `apart` of every content. For that the model is changed in four places: ids are 128 bits; copies get their ids from
@@ -23,7 +23,7 @@ CLOCK_START = 1_790_000_000
 MARK = re.compile(rb'(.+)\.conflict-\d{8}-\d{6}-[A-Za-z0-9_-]{1,32}-([0-9a-f]{32}|[0-9a-f]{8})$', re.S)
 
 try:
-    sys.path.insert(0, os.path.join(os.environ.get('TWOFOLD_SHARED', '/nonexistent'), 'model'))
+    sys.path.insert(0, os.path.join(os.environ.get('TWOFOLD_SHARED') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared'), 'model'))
     sys.dont_write_bytecode = True
     import convergence as model
     import knowledge

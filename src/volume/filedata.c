@@ -191,6 +191,11 @@ int filedata_replace(struct filedata *f, const struct content *c, uint64_t local
 	struct objref *old = f->ref;
 	uint64_t old_confirmed = f->confirmed_local, old_local = f->local;
 
+	if (!same) {
+		pthread_mutex_lock(&f->mutex);
+		filedata_note_left(f);
+		pthread_mutex_unlock(&f->mutex);
+	}
 	if (same && old) {
 		struct page_map map;
 		struct root root;
@@ -321,11 +326,26 @@ int filedata_sync_map(struct filedata *f)
 	return 0;
 }
 
+void filedata_note_left(struct filedata *f)
+{
+	if (f->is_object && f->changed.any && (f->local == f->confirmed_local || f->local == f->snap_local))
+		f->spoiled_local = f->local;
+}
+
+bool filedata_overwritten(struct filedata *f, uint64_t local)
+{
+	pthread_mutex_lock(&f->mutex);
+	bool r = local == f->spoiled_local || (f->is_object && local == f->local && f->changed.any);
+	pthread_mutex_unlock(&f->mutex);
+	return r;
+}
+
 void filedata_drop_object(struct filedata *f)
 {
 	struct objref *ref = f->ref;
 
 	pthread_mutex_lock(&f->mutex);
+	filedata_note_left(f);
 	if (ref && f->local != f->confirmed_local && f->local != f->snap_local)
 		ref->remove_after = true;
 	f->ref = NULL;

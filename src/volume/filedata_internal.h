@@ -56,6 +56,7 @@ struct filedata {
 	struct changes in_flight;   /* of snapshots that are not confirmed yet */
 	bool snapshot_open;
 	uint64_t snap_local, confirmed_local;
+	uint64_t spoiled_local; /* the last object of a record that was left after it was written over */
 };
 
 static inline uint64_t pages_of(uint64_t length) { return length / PAGE_LEN + (length % PAGE_LEN != 0); }
@@ -72,6 +73,8 @@ int filedata_inline_room(struct filedata *f, size_t n);
 void filedata_update_blocks(struct filedata *f);
 /* Exclusive lock: the current object is not the content any more; it is removed where nobody can need it. The content becomes inline, empty. */
 void filedata_drop_object(struct filedata *f);
+/* Mutex held: the current object is left; notes whether its bytes are other ones than its record's. */
+void filedata_note_left(struct filedata *f);
 /* Pages [first, first + n) changed (n may be 0: only the length). Lock held, shared or exclusive. */
 void filedata_mark(struct filedata *f, uint64_t first, uint64_t n, bool structural);
 void changes_fini(struct changes *c);

@@ -28,6 +28,16 @@ static void put_time(struct buf *out, uint64_t ns)
 	buf_printf(out, "%s.%03uZ", text, (unsigned)(ns / 1000000u % 1000u));
 }
 
+/* A name for a terminal: control characters and backslashes as \\ooo, so that no file name can forge a line or send an escape sequence. */
+static void put_name(struct buf *out, const char *name)
+{
+	for (const uint8_t *p = (const uint8_t *)name; *p; p++)
+		if (*p < 0x20 || *p == 0x7f || *p == '\\')
+			buf_printf(out, "\\%03o", *p);
+		else
+			buf_put_u8(out, *p);
+}
+
 struct log_run {
 	struct query *q;
 	bool json;
@@ -53,8 +63,13 @@ static bool print_entry(void *ctx, const struct journal_entry *e)
 		buf_printf(out, "}\n");
 	} else {
 		put_time(out, e->stamp.clock_ns);
-		buf_printf(out, " %016" PRIx64 ":%" PRIu64 " %-10s %s%s%s\n", e->stamp.dot.replica, e->stamp.dot.counter, kind_name(e->kind),
-			e->path ? e->path : id, e->detail && *e->detail ? "  " : "", e->detail ? e->detail : "");
+		buf_printf(out, " %016" PRIx64 ":%" PRIu64 " %-10s ", e->stamp.dot.replica, e->stamp.dot.counter, kind_name(e->kind));
+		put_name(out, e->path ? e->path : id);
+		if (e->detail && *e->detail) {
+			buf_printf(out, "  ");
+			put_name(out, e->detail);
+		}
+		buf_printf(out, "\n");
 	}
 	return out->len < 65536 || l->q->flush(l->q);
 }
@@ -90,7 +105,10 @@ static bool print_conflict(void *ctx, const char *shown, const char *of, struct 
 {
 	struct query *q = ctx;
 
-	buf_printf(q->out, "%s\tof %s\tby %s at ", shown, of ? of : "?", replica_name);
+	put_name(q->out, shown);
+	buf_printf(q->out, "\tof ");
+	put_name(q->out, of ? of : "?");
+	buf_printf(q->out, "\tby %s at ", replica_name);
 	put_time(q->out, s.clock_ns);
 	buf_printf(q->out, "\n");
 	return q->flush(q);

@@ -56,6 +56,9 @@ code 0 "$t" status "$W/a" --json
 python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["peers"][0]["name"] == "b" and d["peers"][0]["state"] == "in-sync", d' "$W/out" || fail "status --json"
 code 0 "$t" log "$W/b"
 grep -q 'dir/moved' "$W/out" || fail "log does not name the file: $(head -5 "$W/out")"
+touch "$W/a/$(printf 'line\nfeed')"; insync a b
+code 0 "$t" log "$W/a"
+grep -q 'line.012feed' "$W/out" || fail "log prints a control character of a name as it is"
 code 0 "$t" log "$W/a" --json
 python3 -c 'import json, sys; [json.loads(l) for l in open(sys.argv[1])]' "$W/out" || fail "log --json"
 timeout 3 "$t" log "$W/a" --follow > "$W/follow" & f=$!

@@ -8,9 +8,10 @@ n=$$
 ip netns add "tfa$n" 2>/dev/null || skip "network namespaces are not available"
 netns+=("tfa$n"); ip netns add "tfb$n" && netns+=("tfb$n")
 ip link add "va$n" netns "tfa$n" type veth peer name "vb$n" netns "tfb$n" 2>/dev/null || skip "veth is not available"
-ip -n "tfa$n" addr add 10.77.0.1/24 dev "va$n"; ip -n "tfb$n" addr add 10.77.0.2/24 dev "vb$n"
-link() { ip -n "tfa$n" link set "va$n" "$1"; ip -n "tfb$n" link set "vb$n" "$1"; ip -n "tfa$n" link set lo up; ip -n "tfb$n" link set lo up; }
+# nsenter, not ip -n: that one wants / to be a mount point, which it is not in a chroot
 on() { nsenter "--net=/run/netns/tf$1$n" "${@:2}"; }
+on a ip addr add 10.77.0.1/24 dev "va$n"; on b ip addr add 10.77.0.2/24 dev "vb$n"
+link() { on a ip link set "va$n" "$1"; on b ip link set "vb$n" "$1"; on a ip link set lo up; on b ip link set lo up; }
 link up
 init a
 mkdir "$W/a" "$W/b"

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need unshare meson
+unshare -m --propagation private true 2> /dev/null || skip "no mount namespace of its own here (in a chroot / is no mount point)"
 build=$(dirname "$(readlink -f "$TWOFOLD")")/../..
 [ -f "$build/build.ninja" ] || skip "$TWOFOLD does not lie in a build folder"
 DESTDIR=$W/dest meson install -C "$build" --no-rebuild > "$W/out" 2>&1 || die "meson install: $(tail -2 "$W/out")"

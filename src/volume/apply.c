@@ -85,8 +85,8 @@ static bool alone_of_node(const struct batch *b, const struct arrival *x)
 	return true;
 }
 
-/* Is the base still the node's content, and may its object be changed? Pins the node where it may. */
-static int judge(struct batch *b, struct arrival *x, struct vnode **ret)
+/* Is the base still the node's content, and may its object be changed? Gives that object, its node pinned, where it may; NULL otherwise. */
+static int judge(struct batch *b, struct arrival *x, struct vnode **ret, struct object **ret_object)
 {
 	struct volume *v = b->v;
 	const struct held_content *base = transfer_sink_base(x->want->sink);
@@ -95,9 +95,11 @@ static int judge(struct batch *b, struct arrival *x, struct vnode **ret)
 
 	tree_lock(v);
 	int e = vnode_by_id(v, &p->id, &n);
-	bool fits = !e && n->type == S_IFREG && !n->derived && !(n->flags & VN_DATA_DIRTY) && dot_eq(n->content_slot.stamp.dot, base->dot) && id_eq(&base->node, &n->id);
-	bool seen = fits && vector_has(&p->vector, base->dot) && !dots_has(&p->apart, base->dot);
+	bool fits = !e && n->type == S_IFREG && !n->derived && !(n->flags & VN_DATA_DIRTY) && !vnode_lacks_bytes(n) &&
+		    dot_eq(n->content_slot.stamp.dot, base->dot) && id_eq(&base->node, &n->id);
+	bool seen = fits && vector_has(&p->vector, base->dot) && !dots_has(&p->apart, base->dot) && content_needed(n, p);
 	*ret = NULL;
+	*ret_object = NULL;
 	x->base_fits = fits && seen;
 	if (seen && alone_of_node(b, x) && !(n->flags & VN_ORPHAN) && (p->content.length >= n->size || !refs_get(v, n->row))) {
 		struct filedata *f;
@@ -107,7 +109,10 @@ static int judge(struct batch *b, struct arrival *x, struct vnode **ret)
 		}
 	}
 	tree_unlock(v);
-	return e == -ENOENT ? 0 : e;
+	if (e || !*ret)
+		return e == -ENOENT ? 0 : e;
+	e = filedata_object(n->data, ret_object);
+	return e == -EBADMSG ? 0 : e; /* damaged here: a copy says what to do */
 }
 
 static int64_t mtime_of(const struct part *p) { return (int64_t)(p->stamp.clock_ns & INT64_MAX); }
@@ -123,25 +128,6 @@ static bool fits_log(struct volume *v, uint64_t pages)
 		object_store_usage(v->objects, &log, &pending);
 	}
 	return log + need <= REDO_BYTES / 4 * 3 && pending + need <= PENDING_MAX_BYTES / 4 * 3;
-}
-
-static int write_in_place(struct volume *v, struct arrival *x, struct vnode *n, bool *ret_done)
-{
-	struct object *o = NULL;
-	int e = filedata_object(n->data, &o);
-
-	*ret_done = false;
-	if (e || !o || !fits_log(v, extents_pages(transfer_sink_pages(x->want->sink))))
-		return e;
-	e = transfer_sink_write_ranges(x->want->sink, o, mtime_of(&x->part));
-	e = e ? e : object_flush(o);
-	if (e) {
-		log_error("inode %llu: changed pages of a peer could not be written: %s", (unsigned long long)n->row, strerror(-e));
-		return e;
-	}
-	*ret_done = x->write_in_place = true;
-	x->want->local = object_local(o);
-	return 0;
 }
 
 /* -EAGAIN: the base is not here any more; the content must be asked for as a whole. */
@@ -173,58 +159,70 @@ static int write_copy(struct volume *v, struct arrival *x)
 	return e;
 }
 
-static int write_ranges(struct batch *b, struct arrival *x)
+/* Nothing that a record names is changed here: what can be written in place is only noted, all else becomes a copy. An error leaves all as it was. */
+static int plan_ranges(struct batch *b, struct arrival *x, uint64_t *pages)
 {
 	struct volume *v = b->v;
+	uint64_t mine = extents_pages(transfer_sink_pages(x->want->sink));
+	struct object *o;
 	struct vnode *n;
-	bool done = false;
-	int e = judge(b, x, &n);
+	int e = judge(b, x, &n, &o);
 
+	if (!e && n && o && transfer_sink_fits(x->want->sink, o) && fits_log(v, *pages + mine)) {
+		*pages += mine;
+		x->in_place = n->row;
+	}
 	if (n) {
-		e = write_in_place(v, x, n, &done);
 		tree_lock(v);
 		n->pins--;
 		tree_unlock(v);
 	}
-	return e || done ? e : write_copy(v, x);
+	return e || x->in_place ? e : write_copy(v, x);
 }
 
-/* Copies first: where one of them says -EAGAIN nothing was changed in place yet. */
-static int ranges_possible(struct batch *b)
+static int write_in_place(struct volume *v, struct arrival *x)
 {
-	struct volume *v = b->v;
-	int e = 0;
+	struct filedata *f;
+	struct object *o = NULL;
+	int e = content_pin(v, x->in_place, &f);
 
-	for (uint32_t i = 0; i < b->n && !e; i++) {
-		struct arrival *x = b->part[i];
-		struct transfer_lookup look = content_lookup(v);
-		struct transfer_content c = {0};
-		if (!is_ranges(x))
-			continue;
-		const struct held_content *base = transfer_sink_base(x->want->sink);
-		e = look.find(look.ctx, &base->node, base->dot, &c);
-		if (!e && (!c.object || !root_eq(&c.content.root, &base->root)))
-			e = -ESTALE;
-		transfer_content_fini(&c);
-		if (e == -ESTALE || e == -ENOENT) {
-			x->want->whole_only = true;
-			e = -EAGAIN;
-		}
+	if (e)
+		return e;
+	e = filedata_object(f, &o);
+	e = e ? e : !o ? -EUCLEAN : transfer_sink_write_ranges(x->want->sink, o, mtime_of(&x->part));
+	e = e ? e : object_flush(o);
+	if (!e) {
+		x->write_in_place = true;
+		x->want->local = object_local(o);
 	}
+	content_unpin(v, x->in_place);
 	return e;
 }
 
 static int all_ranges(struct batch *b)
 {
-	int e = ranges_possible(b);
+	struct volume *v = b->v;
+	uint64_t pages = 0;
 	bool some = false;
+	int e = 0;
 
+	for (uint32_t i = 0; i < b->n; i++)
+		b->part[i]->in_place = 0;
 	for (uint32_t i = 0; i < b->n && !e; i++)
 		if (is_ranges(b->part[i])) {
-			e = write_ranges(b, b->part[i]);
+			e = plan_ranges(b, b->part[i], &pages);
 			some = true;
 		}
-	return e || !some ? e : object_store_flush_redo(b->v->objects);
+	if (e || !some)
+		return e;
+	for (uint32_t i = 0; i < b->n && !e; i++)
+		if (b->part[i]->in_place)
+			e = write_in_place(v, b->part[i]);
+	e = e ? e : object_store_flush_redo(v->objects);
+	/* in memory an object may hold pages now that its record does not name; on disk they are dropped by the next open, as long as nothing is committed */
+	if (e)
+		volume_fail(v, "a change of a peer", e);
+	return e;
 }
 
 /* Contents that must be asked for once more: see batch_apply in replicate.h. */
@@ -419,6 +417,15 @@ static void doom(struct apply *a)
 	gate_leave(v);
 }
 
+/* Is what was written in place what the nodes show now? See plan_ranges: anything else is an error of ours, and must not be committed. */
+static int all_taken(const struct batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->part[i]->write_in_place && !b->part[i]->taken)
+			return -EUCLEAN;
+	return 0;
+}
+
 static int apply(struct batch *b, const struct vector *end, struct apply *a)
 {
 	struct volume *v = b->v;
@@ -437,6 +444,13 @@ static int apply(struct batch *b, const struct vector *end, struct apply *a)
 	if (e) {
 		/* no memory, or a damaged row of ours: what was merged so far is true, and the next commit writes it; the rest comes again */
 		log_error("%s: a batch could not be merged: %s", v->path, strerror(-e));
+		if (all_taken(b))
+			volume_fail(v, "a change of a peer", e);
+		apply_cancel(v);
+		return e;
+	}
+	if ((e = all_taken(b))) {
+		volume_fail(v, "a change of a peer", e);
 		apply_cancel(v);
 		return e;
 	}

@@ -2,6 +2,7 @@
  * record, in an object with a local number, or written into the node's own object. Under tree_mu (left for calls of filedata), gate
  * exclusive. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -170,8 +171,19 @@ static bool being_replaced(const struct apply *a, inum row)
 /* A shorter content cannot be shown in place by the kernel; and where what it had was set aside, open handles go on with that. */
 static bool needs_number(struct apply *a, const struct vnode *n, const struct part *p, bool aside)
 {
-	return refs_get(a->v, n->row) && n->type == S_IFREG && !n->pins && n->content_slot.stamp.dot.counter &&
+	return refs_get(a->v, n->row) && n->type == S_IFREG && n->content_slot.stamp.dot.counter &&
 	       (aside || p->content.length < n->size) && !being_replaced(a, n->row);
+}
+
+/* Readers pin a node without the gate, for as long as one read takes. */
+static void wait_unpinned(struct volume *v, struct vnode *n)
+{
+	for (n->pins++; n->pins > 1;) {
+		tree_unlock(v);
+		sched_yield();
+		tree_lock(v);
+	}
+	n->pins--;
 }
 
 static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t local, struct vnode *copy, bool aside)
@@ -184,8 +196,10 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 	int e = steps(a, n, x, n->content_slot.stamp.dot);
 	bool number = !x->write_in_place && needs_number(a, n, p, aside);
 
-	if (!e && number)
+	if (!e && number) {
+		wait_unpinned(v, n);
 		e = replace_later(a, n, copy);
+	}
 	e = e ? e : replace_data(v, n, &p->content, local);
 	e = e ? e : dots_copy(&apart, &p->apart);
 	if (e)
@@ -245,19 +259,19 @@ int arrive_bytes(struct apply *a, struct arrival *x)
 }
 
 /* The sender had no bytes any more: the content is held without them, and what was open of the one before is let go. */
-static int drop_data(struct volume *v, struct vnode *n)
+static void drop_data(struct volume *v, struct vnode *n)
 {
 	struct filedata *f = n->data;
 
 	if (!f)
-		return 0;
-	if (n->pins)
-		return -EBUSY;
+		return;
+	wait_unpinned(v, n);
 	n->data = NULL;
+	n->pins++;
 	tree_unlock(v);
 	filedata_free(f);
 	tree_lock(v);
-	return 0;
+	n->pins--;
 }
 
 int arrive_content(struct apply *a, struct arrival *x)
@@ -279,8 +293,8 @@ int arrive_content(struct apply *a, struct arrival *x)
 	if (!m.held)
 		return local && local != n->local ? object_trash(v, local) : 0;
 	x->taken = true;
-	if (m.wins && content_lacks_bytes(&x->part.content, local) && (e = drop_data(v, n)))
-		return e == -EBUSY ? 0 : e;
+	if (m.wins && content_lacks_bytes(&x->part.content, local))
+		drop_data(v, n);
 	bool aside = m.wins && m.had_winner && !m.winner_dropped;
 	if (aside)
 		e = set_aside(a, n);

@@ -41,7 +41,8 @@ struct arrival {
 	/* While it is applied: */
 	bool taken;      /* it was merged and is held now */
 	bool base_fits;  /* ranges: the node's present content is the base */
-	bool write_in_place;
+	inum in_place;   /* ranges: the node whose object they will be written into; 0: none */
+	bool write_in_place; /* they were */
 };
 
 struct batch {

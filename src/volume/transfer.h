@@ -91,6 +91,7 @@ const struct held_content *transfer_sink_base(const struct transfer_sink *s);
 const struct extents *transfer_sink_pages(const struct transfer_sink *s); /* borrowed; pages sent */
 /* Pages that differ from the base: sent ones and new holes; for notices and the step. ret is overwritten. */
 int transfer_sink_changed(const struct transfer_sink *s, struct extents *ret);
+bool transfer_sink_fits(struct transfer_sink *s, struct object *o); /* Is o the base, or half written already? */
 int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_t mtime_ns);
 /* Closes; what arrived of a WHOLE or DELTA stays in incoming/ for the next try, unless it was found wrong. */
 void transfer_sink_free(struct transfer_sink *s);

@@ -433,6 +433,18 @@ static int write_run(struct transfer_sink *s, struct object *o, struct extent x,
 	return 0;
 }
 
+bool transfer_sink_fits(struct transfer_sink *s, struct object *o)
+{
+	struct page_map map;
+	struct root root;
+
+	if (s->writing == o)
+		return true;
+	object_map(o, &map, &root);
+	extents_fini(&map.holes);
+	return root_eq(&root, &s->base_name.root);
+}
+
 int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_t mtime_ns)
 {
 	struct page_map map;
@@ -444,13 +456,9 @@ int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_
 	if (!s->complete || s->form != FORM_RANGES)
 		return -EINVAL;
 	/* Anything else than the base would be spoiled. A call after -EAGAIN goes on with what is half written. */
-	if (s->writing != o) {
-		object_map(o, &map, &root);
-		extents_fini(&map.holes);
-		if (!root_eq(&root, &s->base_name.root))
-			return -EBADMSG;
-		s->writing = o;
-	}
+	if (!transfer_sink_fits(s, o))
+		return -EBADMSG;
+	s->writing = o;
 	buf = malloc((size_t)TRANSFER_RUN_PAGES * PAGE_LEN);
 	if (!buf)
 		return -ENOMEM;

@@ -162,6 +162,7 @@ static int take_hello(struct session *s, const uint8_t *body, size_t len)
 		err = check_history(s, &m);
 	if (!err) {
 		s->hello_seen = true;
+		s->rx.look = true;
 		s->peer_tag = m.tag;
 		s->tx.poked = true;
 		s->tx.poked_ns = now_ns(s);
@@ -286,6 +287,7 @@ int session_tick(struct session *s)
 		return -ETIMEDOUT;
 	}
 	send_tick(s, now);
+	receive_tick(s, now);
 	if (now - s->last_sent_ns < PING_NS || !session_has_room(s))
 		return 0;
 	buf_put_u8(&out, 0);

@@ -7,6 +7,7 @@
  *   contents  GET opens a source; up to SERVE_ACTIVE sources take turns in giving DATA, the last chunk closes; GONE instead
  *   receiver  BATCH -> records and wants -> GETs (at most ASKED_MAX, ASKED_BIG_MAX of them big) -> END seen and complete -> apply -> ACK;
  *             what comes of the next step meanwhile is kept aside (one step, bounded)
+ *             between batches it asks for contents that are held without their bytes, after HELLO, after each cut and each LOOK_NS
  * Everything the peer says is bounded; what breaks the protocol ends the session with BYE and leaves the volume as it was. Output is made only
  * while less than OUTPUT_MAX bytes wait in the channel, so that a peer that stops reading costs no memory. */
 #ifndef TWOFOLD_SESSION_H
@@ -28,6 +29,7 @@
 #define OUTPUT_MAX (4u << 20)
 #define PING_NS (15ull * 1000000000)
 #define SILENCE_NS (120ull * 1000000000) /* nothing heard for so long: dead (a long apply is silent; the network's death shows earlier) */
+#define LOOK_NS (10ull * 1000000000)     /* between looks for contents that are held without their bytes and that no peer had */
 #define RETRY_NS (30ull * 1000000000)    /* after a batch of which the peer could not take all */
 
 /* What a session calls of the volume: the functions of replicate.h, or a test's. */

@@ -198,7 +198,7 @@ static int take_batch(struct session *s, uint32_t number, const uint8_t *body, s
 	r->open = true;
 	r->end_seen = false;
 	r->catching_up = m.flags & BATCH_CATCHING_UP;
-	r->number = number;
+	r->number = r->ahead_number = number;
 	r->rows = 0;
 	r->bytes = 0;
 	return 0;
@@ -249,16 +249,21 @@ static int take_end(struct session *s, uint32_t number, const uint8_t *body, siz
 static int keep_ahead(struct session *s, uint8_t type, uint32_t number, const uint8_t *body, size_t len)
 {
 	struct receiving *r = &s->rx;
-	bool fits = number == r->number + 1 && !r->ahead_ended && (r->ahead.len > 0) == (type != TYPE_BATCH) &&
-		    r->ahead.len + len <= BATCH_BYTES_MAX;
+	bool starts = type == TYPE_BATCH, fits = r->ahead_open != starts && r->ahead.len + len <= BATCH_BYTES_MAX;
 
+	if (starts)
+		fits &= r->ahead_steps < (r->own ? 2 : 1) && ((r->own && !r->ahead_steps) || number == r->ahead_number + 1);
+	else
+		fits &= number == r->ahead_number;
 	if (!fits)
 		return session_bad(s, -EPROTO, type);
+	r->ahead_number = number;
+	r->ahead_steps += starts;
+	r->ahead_open = type != TYPE_END;
 	buf_put_u8(&r->ahead, type);
 	buf_put_u32(&r->ahead, number);
 	buf_put_u32(&r->ahead, (uint32_t)len);
 	buf_put(&r->ahead, body, len);
-	r->ahead_ended = type == TYPE_END;
 	return r->ahead.err ? session_bad(s, r->ahead.err, type) : 0;
 }
 
@@ -283,15 +288,54 @@ static int replay_ahead(struct session *s)
 	int err = 0;
 
 	s->rx.ahead = (struct buf){0};
-	s->rx.ahead_ended = false;
+	s->rx.ahead_open = false;
+	s->rx.ahead_steps = 0;
 	while (!err && in.left) {
 		uint8_t type = read_u8(&in);
 		uint32_t number = read_u32(&in), len = read_u32(&in);
 
-		err = take(s, type, number, read_bytes(&in, len), len);
+		err = receive_batch_message(s, type, number, read_bytes(&in, len), len);
 	}
 	buf_fini(&kept);
 	return err;
+}
+
+/* Contents that are held without their bytes: looked for between batches, asked for as those of a batch. 1: there are some. */
+static int open_own(struct session *s)
+{
+	struct receiving *r = &s->rx;
+	int err;
+
+	r->look = false;
+	r->looked_ns = env_mono_ns(s->c.env);
+	if (!r->batch && (err = s->c.volume.batch_new(s->c.volume.v, s->c.peer, &r->batch)))
+		return session_bad(s, err, TYPE_BATCH);
+	if ((err = collect_wants(s)) || !r->n_waiting)
+		return err;
+	r->open = r->end_seen = r->own = true;
+	r->catching_up = false;
+	return 1;
+}
+
+void receive_tick(struct session *s, uint64_t now_ns)
+{
+	if (now_ns - s->rx.looked_ns > LOOK_NS)
+		s->rx.look = true;
+}
+
+static int apply_own(struct session *s)
+{
+	struct receiving *r = &s->rx;
+	int err = s->c.volume.batch_apply(r->batch, NULL);
+
+	if (err == -EAGAIN)
+		return collect_wants(s);
+	if (err)
+		return session_fail(s, err, BYE_ERROR, "cannot apply contents: %s", strerror(-err));
+	r->open = r->end_seen = r->own = r->left_out = false;
+	if (s->c.io.changed)
+		s->c.io.changed(s->c.io.ctx);
+	return replay_ahead(s);
 }
 
 static int apply(struct session *s)
@@ -317,6 +361,7 @@ static int apply(struct session *s)
 	buf_fini(&body);
 	if (r->end.flags & END_CUT) {
 		r->left_out = false;
+		r->look = true;
 		/* what it sent up to its cut it has: nothing of it goes back */
 		if (!err)
 			err = session_learn(s, &r->end.knowledge);
@@ -331,8 +376,8 @@ int receive_work(struct session *s)
 	struct receiving *r = &s->rx;
 	int err;
 
-	if (!r->open)
-		return 0;
+	if (!r->open && (!r->look || (err = open_own(s)) <= 0))
+		return r->look ? err : 0;
 	if ((err = ask_waiting(s)))
 		return err;
 	if (!r->end_seen || r->n_waiting)
@@ -342,6 +387,6 @@ int receive_work(struct session *s)
 			return 0;
 	if (!s->c.volume.batch_complete(r->batch))
 		return session_fail(s, -EIO, BYE_ERROR, "a batch lacks contents that nothing asks for");
-	err = apply(s);
+	err = r->own ? apply_own(s) : apply(s);
 	return err ? err : 1;
 }

@@ -45,6 +45,9 @@ struct receiving {
 	bool open;           /* BATCH came, not applied yet */
 	bool end_seen;
 	bool catching_up;
+	bool own;            /* opened by ourselves, for contents that are held here without their bytes: it has no END and no ACK */
+	bool look;           /* whether there are such contents */
+	uint64_t looked_ns;
 	bool left_out;       /* a content was damaged at the sender: the cut of this batch is not joined */
 	uint32_t number, rows;
 	size_t bytes;
@@ -53,8 +56,9 @@ struct receiving {
 	uint32_t n_asked, n_asked_big, next_request;
 	struct waiting *waiting; /* owned; wants not asked for yet, in order */
 	uint32_t n_waiting, cap_waiting;
-	struct buf ahead;    /* messages of the next step: type u8, request u32, length u32, body */
-	bool ahead_ended;
+	struct buf ahead;    /* messages of the next step, beside an own batch of the next two: type u8, request u32, length u32, body */
+	bool ahead_open;     /* BATCH of the last one is in it, its END is not */
+	uint32_t ahead_steps, ahead_number;
 };
 
 struct session {
@@ -84,6 +88,7 @@ void send_tick(struct session *s, uint64_t now_ns);
 void send_fini(struct session *s);
 /* session_receive.c */
 int receive_work(struct session *s);
+void receive_tick(struct session *s, uint64_t now_ns);
 int receive_batch_message(struct session *s, uint8_t type, uint32_t request, const uint8_t *body, size_t len); /* BATCH, PART, END */
 int receive_data(struct session *s, uint32_t request, const uint8_t *body, size_t len);
 int receive_gone(struct session *s, uint32_t request, const uint8_t *body, size_t len);

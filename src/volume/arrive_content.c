@@ -168,11 +168,12 @@ static bool being_replaced(const struct apply *a, inum row)
 	return false;
 }
 
-/* A shorter content cannot be shown in place by the kernel; and where what it had was set aside, open handles go on with that. */
-static bool needs_number(struct apply *a, const struct vnode *n, const struct part *p, bool aside)
+/* A shorter content cannot be shown in place by the kernel; and where what it had was set aside, or the new one came without its bytes, open handles go on
+ * with what they had. */
+static bool needs_number(struct apply *a, const struct vnode *n, const struct part *p, uint64_t local, bool aside)
 {
 	return refs_get(a->v, n->row) && n->type == S_IFREG && n->content_slot.stamp.dot.counter &&
-	       (aside || p->content.length < n->size) && !being_replaced(a, n->row);
+	       (aside || p->content.length < n->size || content_lacks_bytes(&p->content, local)) && !being_replaced(a, n->row);
 }
 
 /* Readers pin a node without the gate, for as long as one read takes. */
@@ -194,7 +195,7 @@ static int become(struct apply *a, struct vnode *n, struct arrival *x, uint64_t 
 	struct dots apart;
 	uint64_t old_size = n->size;
 	int e = steps(a, n, x, n->content_slot.stamp.dot);
-	bool number = !x->write_in_place && needs_number(a, n, p, aside);
+	bool number = !x->write_in_place && needs_number(a, n, p, local, aside);
 
 	if (!e && number) {
 		wait_unpinned(v, n);
@@ -293,7 +294,7 @@ int arrive_content(struct apply *a, struct arrival *x)
 	if (!m.held)
 		return local && local != n->local ? object_trash(v, local) : 0;
 	x->taken = true;
-	if (m.wins && content_lacks_bytes(&x->part.content, local))
+	if (m.wins && content_lacks_bytes(&x->part.content, local) && !needs_number(a, n, &x->part, local, false))
 		drop_data(v, n);
 	bool aside = m.wins && m.had_winner && !m.winner_dropped;
 	if (aside)

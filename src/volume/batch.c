@@ -292,13 +292,6 @@ static int hand_out(struct batch *b, struct want *w, const struct content_want *
 }
 
 /* ---- bytes that are needed again ---- */
-bool content_lacks_bytes(const struct content *c, uint64_t local) { return c->is_object && !local; }
-
-bool vnode_lacks_bytes(const struct vnode *n)
-{
-	return n->type == S_IFREG && n->content_slot.stamp.dot.counter && !n->data && content_lacks_bytes(&n->content, n->local);
-}
-
 static bool comes_already(const struct batch *b, struct dot dot)
 {
 	for (uint32_t i = 0; i < b->n; i++)

@@ -56,9 +56,6 @@ struct batch {
 	bool looked; /* for contents that are held without their bytes */
 	bool merged; /* its objects are in records in memory, which the next commit writes where that of the apply failed */
 };
-/* A content whose bytes went when its last name did, and are needed again since a rename that had not seen that beat it. */
-bool content_lacks_bytes(const struct content *c, uint64_t local);
-bool vnode_lacks_bytes(const struct vnode *n);
 int arrive_bytes(struct apply *a, struct arrival *x); /* of a refetch */
 void want_free(struct want *w);
 void arrival_free(struct arrival *a);

@@ -455,6 +455,13 @@ int vnode_refer(struct volume *v, const struct id *id, struct vnode **ret)
 	return e == -ENOENT ? vnode_new(v, id, 0, ret) : e;
 }
 
+bool content_lacks_bytes(const struct content *c, uint64_t local) { return c->is_object && !local; }
+
+bool vnode_lacks_bytes(const struct vnode *n)
+{
+	return n->type == S_IFREG && n->content_slot.stamp.dot.counter && !n->data && content_lacks_bytes(&n->content, n->local);
+}
+
 int vnode_data(struct volume *v, struct vnode *n, struct filedata **ret)
 {
 	if (!n->data) {

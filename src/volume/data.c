@@ -19,6 +19,9 @@ static int data_get(struct volume *v, inum ino, bool change, struct vnode **ret,
 		e = -ESTALE;
 	if (!e && n->type != S_IFREG)
 		e = n->type == S_IFDIR ? -EISDIR : -EINVAL;
+	/* it is shown nowhere any more, until a peer has given them; the kernel may not have heard of that yet */
+	if (!e && vnode_lacks_bytes(n))
+		e = -ESTALE;
 	if (!e && change && !nothing_unusual(v))
 		e = writedown_node(v, n);
 	while (!e && change && n->derived) {

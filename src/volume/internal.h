@@ -316,6 +316,9 @@ int vnode_has_children(struct volume *v, struct vnode *dir, bool *ret);
 int vnode_parent(struct volume *v, struct vnode *n, inum *ret);
 /* vnode.data, made where it is not there yet. Pinned by the caller before tree_mu is released. */
 int vnode_data(struct volume *v, struct vnode *n, struct filedata **ret);
+/* A content whose bytes went when its last name did, and are needed again since a rename that had not seen that beat it. */
+bool content_lacks_bytes(const struct content *c, uint64_t local);
+bool vnode_lacks_bytes(const struct vnode *n);
 void vnode_set_size(struct vnode *n, const struct content *c); /* size and blocks from a content */
 /* Sealed name for exception rows: appended to out; and back. */
 int name_seal(struct volume *v, const void *name, size_t len, struct buf *out);

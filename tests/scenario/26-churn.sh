@@ -35,8 +35,11 @@ while time.time() < end:
     try:
         r.choice(steps)()
     except OSError as e:
-        if e.errno in (103, 107): # the daemon was killed
-            break
+        if e.errno in (5, 103, 107): # was the daemon killed? what it had not written yet fails with an I/O error
+            try:
+                os.stat('.')
+            except OSError:
+                break
         if e.errno not in (2, 16, 17, 18, 20, 21, 22, 39, 40, 116):
             print('error', e)
             sys.exit(1)

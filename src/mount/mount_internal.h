@@ -40,8 +40,9 @@ struct job_queue {
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_cond_t wake, done; /* done: of the monotonic clock */
 	struct job *head, *tail;
+	uint64_t pushed, finished; /* jobs */
 	bool closing;
 	atomic_int tid; /* of the thread, as FUSE requests name it */
 };
@@ -107,6 +108,8 @@ int queue_start(struct job_queue *q, struct mount *m);
 void queue_stop(struct job_queue *q); /* finishes what is queued, joins; legal when never started */
 /* Takes j. -ESHUTDOWN after queue_stop (j is then freed, a parked request answered with EIO). */
 int queue_push(struct job_queue *q, struct job *j);
+/* Waits until what is queued now has been done, at most so long. */
+void queue_drain(struct job_queue *q, int timeout_ms);
 void notify_observe(struct mount *m);
 /* Fetches dirty pages and drops cached ones of ino from off on. Never on a worker. */
 void notify_inval_pages(struct mount *m, uint64_t ino, int64_t off, int64_t len);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SLOW_NS 5000000000ull
@@ -41,6 +42,8 @@ static void *queue_main(void *arg)
 				(unsigned long long)j->ino, (unsigned long long)((stats_now_ns() - t) / 1000000));
 		job_free(j);
 		pthread_mutex_lock(&q->lock);
+		q->finished++;
+		pthread_cond_broadcast(&q->done);
 	}
 	pthread_mutex_unlock(&q->lock);
 	return NULL;
@@ -48,9 +51,15 @@ static void *queue_main(void *arg)
 
 int queue_start(struct job_queue *q, struct mount *m)
 {
+	pthread_condattr_t monotonic;
+
 	q->m = m;
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_cond_init(&q->wake, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&q->done, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	int r = pthread_create(&q->thread, NULL, queue_main, q);
 	q->started = r == 0;
 	return -r;
@@ -88,6 +97,7 @@ int queue_push(struct job_queue *q, struct job *j)
 		else
 			q->head = j;
 		q->tail = j;
+		q->pushed++;
 		pthread_cond_signal(&q->wake);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -96,6 +106,24 @@ int queue_push(struct job_queue *q, struct job *j)
 	if (closing || known)
 		job_free(j);
 	return closing ? -ESHUTDOWN : 0;
+}
+
+void queue_drain(struct job_queue *q, int timeout_ms)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += timeout_ms / 1000;
+	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_mutex_lock(&q->lock);
+	uint64_t target = q->pushed;
+	while (q->started && q->finished < target && !pthread_cond_timedwait(&q->done, &q->lock, &end))
+		;
+	pthread_mutex_unlock(&q->lock);
 }
 
 static void push(struct mount *m, const struct job *what, const struct extent *ranges, uint32_t n)
@@ -246,6 +274,14 @@ static void replaced(void *ctx, inum old, inum fresh)
 	push(ctx, &(struct job){.run = run_replaced, .ino = old, .other = fresh}, NULL, 0);
 }
 
+/* Bounded: a notification may wait for a lock that a program holds which waits, by fsync, for a peer that waits for us. */
+#define TOLD_MS 1000
+static void told(void *ctx)
+{
+	struct mount *m = ctx;
+	queue_drain(&m->notifier, TOLD_MS);
+}
+
 void notify_observe(struct mount *m)
 {
 	struct volume_observer o = {
@@ -255,6 +291,7 @@ void notify_observe(struct mount *m)
 		.attr_changed = attr_changed,
 		.content_changed = content_changed,
 		.replaced = replaced,
+		.told = told,
 		.ctx = m,
 	};
 	volume_set_observer(m->v, &o);

@@ -371,6 +371,8 @@ static void tell_all(struct apply *a)
 	pthread_rwlock_rdlock(&v->observer_lock);
 	for (uint32_t i = 0; i < a->n_notice; i++)
 		tell(&v->observer, &a->notice[i]);
+	if (a->n_notice && v->observer.told)
+		v->observer.told(v->observer.ctx);
 	pthread_rwlock_unlock(&v->observer_lock);
 }
 

@@ -126,6 +126,9 @@ struct volume_observer {
 	void (*content_changed)(void *ctx, inum ino, uint64_t old_size, uint64_t new_size, const struct extent *bytes, uint32_t n);
 	/* The names of `old` show `fresh` from now on (a new inode number); open handles of `old` keep the old content. */
 	void (*replaced)(void *ctx, inum old, inum fresh);
+	/* After all of one batch: returns once programs see what was said, or after a bounded time. Only then the batch is acknowledged, so that who
+	 * waits for it (sync) finds it in the peer's mount. */
+	void (*told)(void *ctx);
 	void *ctx;
 };
 /* NULL: none; copied. Waits for calls of the one before: not from inside of one. */

@@ -112,7 +112,7 @@ void world_open(struct world *w, unsigned i)
 {
 	struct replica *r = &w->r[i];
 	const struct volume_options o = {.env = &r->env};
-	const struct volume_observer observer = {before_change, entry_changed, dir_changed, attr_changed, content_changed, replaced, r};
+	const struct volume_observer observer = {before_change, entry_changed, dir_changed, attr_changed, content_changed, replaced, .ctx = r};
 
 	must(volume_open(r->path, &o, "key", 3, SLOT_KEYFILE, &r->v), "volume_open");
 	volume_set_observer(r->v, &observer);

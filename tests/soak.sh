@@ -52,7 +52,6 @@ for part in $parts; do
         count "simulation, ${SEEDS:-5000} seeds" build/tests/sim -s "${FIRST:-20000}" -n "${SEEDS:-5000}" -o 150 ;;
     kill)
         for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash "$s"; done ;;
-    # programs that change the same files on both sides at once: known to fail on most seeds, see README
     churn) for n in $(seq 201 230); do count "churn, seed $n" env TWOFOLD="$here/build/src/cli/twofold" CHURN_SEED=$n timeout 300 bash tests/scenario/26-churn.sh; done ;;
     power) count "power cuts, 100 images" env TWOFOLD="$here/build/src/cli/twofold" IMAGES=100 timeout 1800 bash tests/scenario/50-powercut.sh ;;
     *) echo "no such part: $part" >&2; exit 2 ;;

@@ -28,7 +28,7 @@ struct control {
 	char *path;
 	int listen_fd, stop_fd;
 	pthread_t thread;
-	volatile bool stop;
+	atomic_bool stop;
 	_Atomic int running; /* connection threads */
 };
 

@@ -60,7 +60,8 @@ struct mount {
 	struct fuse_session *se;
 	char *path; /* absolute */
 	dev_t dev;  /* set by the syncer before it calls ready */
-	bool writeback, read_only, no_open, no_opendir;
+	atomic_bool writeback; /* settled by INIT, on a thread of its own */
+	bool read_only, no_open, no_opendir;
 
 	pthread_key_t worker_key;
 	uint64_t init_unique;  /* unique of INIT while its reply is awaited, then 0; INIT is alone on the wire */

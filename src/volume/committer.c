@@ -142,7 +142,7 @@ void committer_kick(struct volume *v)
 	struct committer *c = v->committer;
 
 	/* read without the lock: it is only a hint */
-	uint32_t dirty = __atomic_load_n(&v->n_dirty_nodes, __ATOMIC_RELAXED) + __atomic_load_n(&v->n_dirty_links, __ATOMIC_RELAXED);
+	uint32_t dirty = atomic_load_explicit(&v->n_dirty_nodes, memory_order_relaxed) + atomic_load_explicit(&v->n_dirty_links, memory_order_relaxed);
 	if (!c || (dirty < DIRTY_MANY && !object_store_wants_commit(v->objects)))
 		return;
 	pthread_mutex_lock(&c->mu);
@@ -159,7 +159,7 @@ void volume_push_soon(struct volume *v, inum ino)
 
 	(void)ino; /* a commit takes all along: that is cheaper than finding out what belongs together */
 	/* nobody to push to: the regular commits do (`alone` is read without the lock: it is only a hint) */
-	if (!c || __atomic_load_n(&v->alone, __ATOMIC_RELAXED))
+	if (!c || atomic_load_explicit(&v->alone, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&c->mu);
 	if (!c->push_at_ms) {

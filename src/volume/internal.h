@@ -187,7 +187,8 @@ struct volume {
 	struct vlink **links_by_row, **links_by_id, **links_by_tag;
 	uint32_t n_nodes, n_links, hash_size;
 	struct list clean_nodes, dirty_nodes, clean_links, dirty_links; /* clean ones: least recently used first */
-	uint32_t n_dirty_nodes, n_dirty_links, unparented;
+	_Atomic uint32_t n_dirty_nodes, n_dirty_links; /* read without tree_mu as a hint */
+	uint32_t unparented;
 	struct ref_table *refs;
 	struct exceptions *exceptions;
 	uint32_t n_exceptions, n_groups; /* both 0: nothing unusual is shown, no look-up asks exceptions.c */
@@ -206,7 +207,7 @@ struct volume {
 	struct member *members;          /* cached, with member_replicas */
 	uint64_t *member_replicas;
 	uint32_t n_members;
-	bool alone; /* no other member that was not removed: deletions are forgotten at once, no steps and bases are kept */
+	atomic_bool alone; /* no other member that was not removed: deletions are forgotten at once, no steps and bases are kept */
 	struct peer_row_mem *peers;
 	uint32_t n_peers;
 	struct peer_status *statuses;

@@ -101,7 +101,7 @@ struct query {
 	struct volume *volume;
 	struct engine *engine; /* NULL: store opened by the command */
 	struct buf *out, *err;
-	const volatile bool *stop; /* for --follow, --watch */
+	atomic_bool *stop; /* for --follow, --watch */
 	/* Sends what is in out and err so far. false: the reader is gone. */
 	bool (*flush)(struct query *q);
 	void *ctx;

@@ -34,7 +34,7 @@ static bool flush_local(struct query *q)
 
 static int run_here(const char *store, int argc, char **argv, const struct key_source *key)
 {
-	static const volatile bool never;
+	static atomic_bool never;
 	struct buf out = {0}, err = {0};
 	struct volume *v;
 	int r = target_open(store, key, &v);

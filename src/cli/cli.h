@@ -1,6 +1,7 @@
 /* What the subcommands share. One file a noun or subcommand; main.c is a table and a loop. */
 #ifndef TWOFOLD_CLI_H
 #define TWOFOLD_CLI_H
+#include <stdatomic.h>
 #include "volume.h"
 
 /* Exit codes, documented in twofold(1) and stable. */

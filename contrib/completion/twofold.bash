@@ -8,7 +8,7 @@ _twofold() {
         case $prev in
         --cipher) words="xchacha20poly1305 aes256gcm none" ;;
         --passfile | --keyfile | --new-passfile | --new-keyfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        -o) words="passfile= keyfile= extpass= listen= commit= fsync=local allow_other ro uid= gid= umask= nodev nosuid noexec noatime" ;;
+        -o) words="passfile= keyfile= extpass= listen= commit= fsync=local fsync=peer fsync=all fsync_timeout= allow_other ro uid= gid= umask= nodev nosuid noexec noatime" ;;
         esac
     fi
     if [ -z "$words" ]; then

@@ -60,6 +60,7 @@ struct run_options { /* of mount and serve */
 	bool nodev, nosuid, noexec, noatime, dev, suid;
 	unsigned commit_ms;
 	enum fsync_mode fsync;
+	unsigned fsync_timeout_ms; /* 0: the default */
 	bool has_uid, has_gid, has_umask;
 	uint32_t uid, gid, umask;
 	char *lists[3]; /* copies of the -o lists, which the strings above point into */
@@ -93,6 +94,8 @@ struct daemon_state {
 	struct mount *mount; /* NULL: headless */
 	const char *mountpoint;
 	const char *listen;
+	enum fsync_mode fsync;
+	int fsync_timeout_ms;
 	int stop_fd; /* eventfd: headless stop */
 };
 int daemon_run(const char *store, const char *mountpoint, const struct run_options *o);

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "mount.h"
 
+#define FSYNC_TIMEOUT_MS 30000
 #define LOCK_WAIT_MS 10000 /* a mount that is just ending holds the lock for its last commit */
 
 struct daemon_run {
@@ -73,6 +74,15 @@ static int on_sync(void *ctx, const char *value, size_t len)
 	int r = engine_wait_in_sync(d->engine, 60000);
 	return r == -ENOTCONN ? 0 : r; /* committed; nobody to wait for */
 }
+
+static int on_fsync(void *ctx, void (*done)(void *arg, int err), void *arg)
+{
+	struct daemon_run *d = ctx;
+
+	return engine_when_durable(d->engine, d->state.fsync, d->state.fsync_timeout_ms, done, arg);
+}
+
+static void on_give_up(void *ctx) { engine_give_up_waits(((struct daemon_run *)ctx)->engine); }
 
 static void *signal_loop(void *arg)
 {
@@ -136,6 +146,11 @@ static int serve_mount(struct daemon_run *d, const char *mountpoint, const struc
 		.commit_ms = o->commit_ms, .store = volume_path(d->state.volume), .control = d->control,
 		.ready = on_ready, .sync = on_sync, .ctx = d,
 	};
+
+	if (d->engine && o->fsync != FSYNC_LOCAL) {
+		mo.durable = on_fsync;
+		mo.give_up = on_give_up;
+	}
 	int r = mount_run(d->state.volume, mountpoint, &mo);
 
 	atomic_store(&d->mount, NULL);
@@ -195,6 +210,8 @@ static int run(const char *store, const char *mountpoint, const struct run_optio
 	}
 	d.state.mountpoint = mountpoint;
 	d.state.listen = o->listen;
+	d.state.fsync = o->fsync;
+	d.state.fsync_timeout_ms = o->fsync_timeout_ms ? (int)o->fsync_timeout_ms : FSYNC_TIMEOUT_MS;
 	d.state.stop_fd = eventfd(0, EFD_CLOEXEC);
 	r = volume_open(store, &vo, s->p, s->len, s->kind, &d.state.volume);
 	secret_fini(s);

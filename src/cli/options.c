@@ -34,8 +34,10 @@ static int set_fsync(struct run_options *o, const char *value)
 {
 	if (!strcmp(value, "local"))
 		o->fsync = FSYNC_LOCAL;
-	else if (!strcmp(value, "peer") || !strcmp(value, "all"))
-		return usage_error("fsync=%s: this version only knows fsync=local; `twofold sync` waits for the peers", value);
+	else if (!strcmp(value, "peer"))
+		o->fsync = FSYNC_PEER;
+	else if (!strcmp(value, "all"))
+		o->fsync = FSYNC_ALL;
 	else
 		return usage_error("fsync=%s: local, peer or all", value);
 	return 0;
@@ -56,7 +58,7 @@ static int set_value(struct run_options *o, const char *word, char *value, bool 
 		o->key.extpass = value;
 	else if (!strcmp(word, "listen"))
 		o->listen = value;
-	else if (!strcmp(word, "fsync"))
+	else if (mounting && !strcmp(word, "fsync"))
 		r = set_fsync(o, value);
 	else if (!strcmp(word, "commit")) {
 		r = number(word, value, 10, 3600, &n);
@@ -64,6 +66,12 @@ static int set_value(struct run_options *o, const char *word, char *value, bool 
 			r = usage_error("commit=0: at least 1 second");
 		if (!r)
 			o->commit_ms = (unsigned)n * 1000;
+	} else if (mounting && !strcmp(word, "fsync_timeout")) {
+		r = number(word, value, 10, 86400, &n);
+		if (!r && n == 0)
+			r = usage_error("fsync_timeout=0: at least 1 second");
+		if (!r)
+			o->fsync_timeout_ms = (unsigned)n * 1000;
 	} else if (mounting && !strcmp(word, "uid")) {
 		r = number(word, value, 10, UINT32_MAX - 1, &n);
 		o->has_uid = true, o->uid = r ? 0 : (uint32_t)n;

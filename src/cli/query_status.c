@@ -49,6 +49,8 @@ static void put_peer_text(struct buf *out, const struct peer_status *s, uint64_t
 	buf_printf(out, ", saved ");
 	put_size(out, s->saved_bytes);
 	buf_printf(out, ", lag %.1f ms\n", (double)s->lag_ns / 1e6);
+	if (s->waits)
+		buf_printf(out, "      holds up %" PRIu64 " fsync, the oldest for %" PRIu64 " s\n", s->waits, s->waits_ns / 1000000000u);
 	if (*s->last_error)
 		buf_printf(out, "      last error: %s\n", s->last_error);
 }
@@ -61,9 +63,9 @@ static void put_peer_json(struct buf *out, const struct peer_status *s)
 	json_put_string(out, s->address);
 	buf_printf(out, ",\"state\":\"%s\",\"backlog_parts\":%" PRIu64 ",\"backlog_files\":%" PRIu64 ",\"backlog_bytes\":%" PRIu64 ",\"oldest_ns\":%" PRIu64
 			",\"lag_ns\":%" PRIu64 ",\"rate_bytes\":%" PRIu64 ",\"sent_bytes\":%" PRIu64 ",\"received_bytes\":%" PRIu64 ",\"saved_bytes\":%" PRIu64
-			",\"last_error\":",
+			",\"fsync_waits\":%" PRIu64 ",\"fsync_waits_ns\":%" PRIu64 ",\"last_error\":",
 		peer_state_name(s->state), s->backlog_parts, s->backlog_files, s->backlog_bytes, s->oldest_ns, s->lag_ns, s->rate_bytes, s->sent_bytes,
-		s->received_bytes, s->saved_bytes);
+		s->received_bytes, s->saved_bytes, s->waits, s->waits_ns);
 	json_put_string(out, s->last_error);
 	buf_printf(out, "}");
 }

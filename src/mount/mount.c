@@ -216,6 +216,7 @@ static void worker_free(void *p)
 /* Everything that needs undoing only once the filesystem answers no more. */
 static void end_threads(struct mount *m)
 {
+	fsync_give_up(m);
 	guests_close(m);
 	queue_stop(&m->notifier);
 	queue_stop(&m->seeker);

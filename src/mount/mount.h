@@ -33,6 +33,10 @@ struct mount_options {
 	/* setfattr -n user.twofold.sync -v VALUE: on a thread of its own; the result is the caller's. value is not terminated (len 0: none
 	 * given). Must return soon after mount_stop or an unmount: mount_run waits for it. NULL: the volume is committed. */
 	int (*sync)(void *ctx, const char *value, size_t len);
+	/* fsync=peer|all: called after an fsync is done here; durable must call done(arg, err) once, later or at once, from any thread but not on this one
+	 * (0: peers hold it too), or return an error and never call it. give_up: all of them are to be called now. NULL: fsync is done when it is done here. */
+	int (*durable)(void *ctx, void (*done)(void *arg, int err), void *arg);
+	void (*give_up)(void *ctx);
 	void *ctx;
 };
 

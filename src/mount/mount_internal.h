@@ -73,9 +73,9 @@ struct mount {
 	struct self_change self;
 
 	/* Calls that other threads make into the mount and that need workers to finish. */
-	pthread_mutex_t guests_lock; /* protects guests, closed, commands */
+	pthread_mutex_t guests_lock; /* protects guests, closed, commands, parked */
 	pthread_cond_t guests_wake;
-	unsigned guests, commands;
+	unsigned guests, commands, parked; /* parked: fsyncs that wait for peers */
 	bool closed;
 
 	pthread_t loop_thread, syncer_thread;
@@ -132,6 +132,10 @@ void *syncer_main(void *arg);
 int unmount_path(const char *path, bool lazily);
 /* Something changed and the kernel will not tell when it is done: push after 100 ms of quiet, after 5 s at the latest. */
 void syncer_direct_change(struct mount *m);
+
+/* fsync.c: answers an fsync that is done here (err 0) or failed; parks it where peers are to have it first. */
+void fsync_answer(struct mount *m, fuse_req_t req, uint64_t start_ns, int err);
+void fsync_give_up(struct mount *m); /* answers those that are parked, and waits until they are */
 
 /* ops_*.c */
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);

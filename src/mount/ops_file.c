@@ -168,8 +168,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	struct mount *m = mount_of(req);
 	uint64_t t = stats_now_ns();
 	int r = volume_fsync(m->v, ino, datasync);
-	mount_fail(req, r);
-	stats_since(m->stats, OP_FSYNC, t);
+	fsync_answer(m, req, t, r);
 	if (!r)
 		volume_push_soon(m->v, ino);
 }

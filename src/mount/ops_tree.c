@@ -294,8 +294,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	struct mount *m = mount_of(req);
 	uint64_t t = stats_now_ns();
 	int r = volume_fsync(m->v, ino, datasync);
-	mount_fail(req, r);
-	stats_since(m->stats, OP_FSYNC, t);
+	fsync_answer(m, req, t, r);
 	if (!r)
 		names_changed(m);
 }

@@ -100,6 +100,7 @@ int unmount_path(const char *path, bool lazily)
 /* Ends the loop though programs still use the mount: they get ENOTCONN. Nothing may wait for a worker any more by then. */
 static void end_loop(struct mount *m)
 {
+	fsync_give_up(m);
 	guests_close(m);
 	queue_stop(&m->notifier);
 	queue_stop(&m->seeker);

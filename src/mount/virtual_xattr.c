@@ -54,6 +54,7 @@ static void each_peer(struct each *e, const struct peer_status *p)
 		{"sent-bytes", p->sent_bytes},
 		{"received-bytes", p->received_bytes},
 		{"saved-bytes", p->saved_bytes},
+		{"fsync-waits", p->waits},
 		{"connected-s", p->connected_ns && p->connected_ns < now ? (now - p->connected_ns) / 1000000000u : 0},
 	};
 	char value[32];

@@ -324,8 +324,13 @@ static int start_session(struct connection *c)
 		.replica = volume_header(c->e->v)->replica,
 		.peer = c->peer,
 	};
+	const struct peering *p;
 	int err;
 
+	pthread_mutex_lock(&c->e->lock);
+	if ((p = engine_find(c->e, c->peer)))
+		g.left_replaced = p->behind;
+	pthread_mutex_unlock(&c->e->lock);
 	session_volume_real(c->e->v, &g.volume);
 	err = session_new(&g, &c->session);
 	return err ? err : session_start(c->session);

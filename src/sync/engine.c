@@ -51,20 +51,10 @@ static void publish_peering(struct engine *e, struct peer_status *st, const stru
 	st->saved_bytes += p->saved_bytes;
 }
 
-void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live)
+static void publish_waits(struct engine *e, struct peer_status *st, const struct peering *p, const struct vector *has)
 {
-	struct peer_status st = *live;
-	struct peering *p;
-
-	pthread_mutex_lock(&e->lock);
-	p = engine_find(e, replica);
-	if (p) {
-		p->live = *live;
-		publish_peering(e, &st, p);
-	}
-	pthread_mutex_unlock(&e->lock);
-	if (p)
-		volume_set_peer_status(e->v, &st);
+	if (!p->paused && !p->removed)
+		durable_held_up(e, has, p->behind, &st->waits, &st->waits_ns);
 }
 
 static struct connection *connection_of(struct engine *e, uint64_t replica, bool up_only)
@@ -73,6 +63,26 @@ static struct connection *connection_of(struct engine *e, uint64_t replica, bool
 		if (c->peer == replica && !c->finished && (c->up || !up_only))
 			return c;
 	return NULL;
+}
+
+void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live)
+{
+	struct peer_status st = *live;
+	struct peering *p;
+
+	pthread_mutex_lock(&e->lock);
+	p = engine_find(e, replica);
+	if (p) {
+		const struct connection *c = connection_of(e, replica, true);
+
+		p->live = *live;
+		publish_peering(e, &st, p);
+		if (c)
+			publish_waits(e, &st, p, &c->peer_has);
+	}
+	pthread_mutex_unlock(&e->lock);
+	if (p)
+		volume_set_peer_status(e->v, &st);
 }
 
 /* Peers without a connection: what they lack is known from what they acknowledged. */
@@ -105,6 +115,11 @@ static void publish_absent(struct engine *e)
 			list[i].backlog_files = b.files;
 			list[i].backlog_bytes = b.bytes;
 			list[i].oldest_ns = b.oldest_ns;
+			pthread_mutex_lock(&e->lock);
+			const struct peering *p = engine_find(e, list[i].replica);
+			if (p)
+				publish_waits(e, &list[i], p, &has);
+			pthread_mutex_unlock(&e->lock);
 		}
 		vector_fini(&has);
 		volume_set_peer_status(e->v, &list[i]);
@@ -168,6 +183,10 @@ void engine_connection_news(struct connection *c)
 
 	if (!vector_copy(&has, session_peer_has(c->session))) {
 		pthread_mutex_lock(&e->lock);
+		struct peering *p = engine_find(e, c->peer);
+
+		if (p)
+			p->behind = session_left_replaced(c->session);
 		vector_fini(&c->peer_has);
 		c->peer_has = has;
 		engine_event(e);
@@ -355,6 +374,7 @@ static void refresh(struct engine *e)
 		e->peering[i] = e->peering[--e->n_peering];
 	}
 	heed_settings(e, m, replica, n_member);
+	engine_event(e); /* who waits for all peers may wait for fewer now */
 	pthread_mutex_unlock(&e->lock);
 	for (uint32_t i = 0; i < n_gone; i++)
 		volume_drop_peer_status(e->v, gone[i]);
@@ -513,6 +533,25 @@ static void close_listeners(struct engine *e)
 	e->port = 0;
 }
 
+static void end_acceptor(struct engine *e)
+{
+	if (!e->listens)
+		return;
+	wake(e->accept_wake_fd);
+	pthread_join(e->acceptor, NULL);
+	close_listeners(e);
+}
+
+static void end_keeper(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->stopping = true;
+	engine_event(e);
+	pthread_mutex_unlock(&e->lock);
+	wake(e->wake_fd);
+	pthread_join(e->keeper, NULL);
+}
+
 int engine_start(struct engine *e)
 {
 	int err;
@@ -530,11 +569,12 @@ int engine_start(struct engine *e)
 	}
 	e->refresh = true;
 	if ((err = -pthread_create(&e->keeper, NULL, keeper_main, e))) {
-		if (e->listens) {
-			wake(e->accept_wake_fd);
-			pthread_join(e->acceptor, NULL);
-			close_listeners(e);
-		}
+		end_acceptor(e);
+		return err;
+	}
+	if ((err = -pthread_create(&e->waiter, NULL, durable_main, e))) {
+		end_keeper(e);
+		end_acceptor(e);
 		return err;
 	}
 	e->started = true;
@@ -548,18 +588,13 @@ void engine_stop(struct engine *e)
 		return;
 	volume_set_commit_listener(e->v, NULL, NULL);
 	pthread_mutex_lock(&e->lock);
-	e->stopping = true;
 	for (struct connection *c = e->connections; c; c = c->next)
 		connection_stop(c, BYE_STOPPING, "the replica is being unmounted");
-	engine_event(e);
+	e->stopping = true;
 	pthread_mutex_unlock(&e->lock);
-	wake(e->wake_fd);
-	pthread_join(e->keeper, NULL);
-	if (e->listens) {
-		wake(e->accept_wake_fd);
-		pthread_join(e->acceptor, NULL);
-		close_listeners(e);
-	}
+	end_keeper(e);
+	end_acceptor(e);
+	pthread_join(e->waiter, NULL);
 	reap(e, true);
 	e->started = false;
 }
@@ -639,36 +674,6 @@ int engine_wait_in_sync(struct engine *e, int timeout_ms)
 	pthread_mutex_unlock(&e->lock);
 	vector_fini(&target);
 	return err == -EAGAIN ? -ETIMEDOUT : err;
-}
-
-int engine_wait_durable(struct engine *e, enum fsync_mode mode, int timeout_ms)
-{
-	struct timespec end = deadline_in(timeout_ms);
-	struct vector target = {0};
-	int err, waited = 0;
-
-	if (mode == FSYNC_LOCAL)
-		return 0;
-	if ((err = volume_knowledge(e->v, &target)))
-		return err;
-	for (;;) {
-		uint64_t seen;
-
-		pthread_mutex_lock(&e->lock);
-		seen = e->events;
-		pthread_mutex_unlock(&e->lock);
-		err = volume_peers_have(e->v, mode, &target);
-		if (err || waited)
-			break;
-		pthread_mutex_lock(&e->lock);
-		while (seen == e->events && !waited && !e->stopping)
-			waited = pthread_cond_timedwait(&e->cond, &e->lock, &end);
-		if (e->stopping)
-			waited = ETIMEDOUT;
-		pthread_mutex_unlock(&e->lock);
-	}
-	vector_fini(&target);
-	return err > 0 ? 0 : err ? err : -ETIMEDOUT;
 }
 
 /* ---- settings ---- */

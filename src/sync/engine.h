@@ -27,9 +27,13 @@ void engine_poke(struct engine *e);
 /* Commits, then waits until every connected peer has acknowledged all that this replica had then (`twofold sync`). Peers that are not connected
  * (or paused, refused) are not waited for. 0; -ETIMEDOUT; -ENOTCONN: there are peers, but none is connected; what the commit says. */
 int engine_wait_in_sync(struct engine *e, int timeout_ms);
-/* fsync=peer|all: waits until one peer (FSYNC_PEER) or every one that is not paused (FSYNC_ALL) has acknowledged all up to the last COMMIT. Does not
- * commit. 0, -ETIMEDOUT. Holds no lock of the volume while it waits. */
-int engine_wait_durable(struct engine *e, enum fsync_mode mode, int timeout_ms);
+/* fsync=peer|all: calls done once, on a thread of the engine, when one peer (FSYNC_PEER) or every one that is not paused (FSYNC_ALL) holds durably all
+ * up to the last COMMIT here (0), or the time is over or the engine stops (-ETIMEDOUT). Does not commit and does not wait. done must not call the engine.
+ * 0; -ESHUTDOWN: the engine does not run; -ENOMEM: then done is not called. */
+typedef void engine_done_fn(void *arg, int err);
+int engine_when_durable(struct engine *e, enum fsync_mode mode, int timeout_ms, engine_done_fn *done, void *arg);
+/* Answers all that wait now with -ETIMEDOUT; what is asked for later is answered at once too. */
+void engine_give_up_waits(struct engine *e);
 
 /* Settings of a peering; replica from peering_find. The engine's forms act at once; the volume's are for a store that nobody has open.
  * 0; -ENOENT: no such peer. Remove makes it no member any more (replicated) and forgets the peering here. */

@@ -24,6 +24,7 @@ struct peering {
 	char name[33], address[256];
 	uint8_t static_public[32];
 	bool is_member, removed, paused, refused, seen;
+	bool behind; /* lacks contents that were replaced while they were sent, whatever it has acknowledged */
 	uint64_t next_dial_ns, backoff_ns;
 	uint64_t sent_bytes, received_bytes, saved_bytes; /* of connections that are over */
 	struct peer_status live;                          /* as its connection last said it */
@@ -68,7 +69,7 @@ struct engine {
 	int listen_fd[LISTEN_MAX], n_listen;
 	uint16_t port;
 	int wake_fd, accept_wake_fd;
-	pthread_t keeper, acceptor;
+	pthread_t keeper, acceptor, waiter;
 	uint8_t *static_secret; /* sodium_malloc, 32 bytes */
 	uint8_t prologue[CHANNEL_PROLOGUE_LEN];
 
@@ -80,6 +81,8 @@ struct engine {
 	uint32_t n_peering;
 	unsigned half_open;
 	bool refresh;
+	struct durable_wait *waits; /* owned; durable.c */
+	bool give_up;
 };
 
 void *connection_main(void *c);
@@ -96,4 +99,9 @@ void engine_connection_news(struct connection *c); /* what the peer has changed 
 void engine_connection_over(struct connection *c, int err);
 void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live);
 void engine_poke_others(struct engine *e, const struct connection *but);
+
+/* durable.c */
+void *durable_main(void *e);
+/* Locked: how many wait for a peer that has so much, and how long the oldest has. */
+void durable_held_up(struct engine *e, const struct vector *has, bool behind, uint64_t *ret_waits, uint64_t *ret_oldest_ns);
 #endif

@@ -16,6 +16,8 @@ int session_new(const struct session_config *c, struct session **ret)
 	if (!s)
 		return -ENOMEM;
 	s->c = *c;
+	s->left_replaced = c->left_replaced;
+	s->replaced_ns = now_ns(s);
 	s->last_sent_ns = s->last_heard_ns = now_ns(s);
 	s->tx.number = s->tx.acked = 1;
 	s->rx.next_request = 1;
@@ -301,6 +303,8 @@ bool session_is_up(const struct session *s) { return s->hello_seen && !s->over; 
 const struct vector *session_peer_has(const struct session *s) { return &s->peer_has; }
 
 uint64_t session_peer_tag(const struct session *s) { return s->peer_tag; }
+
+bool session_left_replaced(const struct session *s) { return s->left_replaced; }
 
 const char *session_error(const struct session *s) { return s->error; }
 

@@ -30,6 +30,7 @@
 #define PING_NS (15ull * 1000000000)
 #define SILENCE_NS (120ull * 1000000000) /* nothing heard for so long: dead (a long apply is silent; the network's death shows earlier) */
 #define LOOK_NS (10ull * 1000000000)     /* between looks for contents that are held without their bytes and that no peer had */
+#define REPLACED_NS (60ull * 1000000000) /* for so long at most a content that changed while it was sent holds up who waits for the peer */
 #define RETRY_NS (30ull * 1000000000)    /* after a batch of which the peer could not take all */
 
 /* What a session calls of the volume: the functions of replicate.h, or a test's. */
@@ -70,6 +71,7 @@ struct session_config {
 	struct session_volume volume;
 	struct session_io io;
 	const struct env *env;  /* mono_ns is used */
+	bool left_replaced;     /* what session_left_replaced was at the end of the session with it before */
 	uint64_t replica, peer; /* ours, and the one whose static key the channel has proved */
 };
 struct session;
@@ -90,6 +92,9 @@ void session_bye(struct session *s, enum bye_code code, const char *text);
 bool session_is_up(const struct session *s);                      /* HELLO has come */
 const struct vector *session_peer_has(const struct session *s);   /* borrowed; what the peer has said it holds durably */
 uint64_t session_peer_tag(const struct session *s);               /* drawn at the peer's start */
+/* Has the peer acknowledged contents whose bytes it did not get, as they changed meanwhile? They come with a later batch. Then what it has said that it
+ * holds is no promise of durability. */
+bool session_left_replaced(const struct session *s);
 const char *session_error(const struct session *s);               /* "" while all is well */
 uint16_t session_bye_code(const struct session *s);               /* that the peer or we said; 0 */
 /* Fills state, backlog_*, oldest_ns, lag_ns, saved_bytes; leaves the rest. Asks the volume: once a second is fine. */

@@ -37,6 +37,11 @@ void send_tick(struct session *s, uint64_t now)
 		s->tx.retry_ns = 0;
 		s->tx.poked = true;
 	}
+	if (s->left_replaced && !s->tx.active && now - s->replaced_ns > REPLACED_NS) {
+		s->left_replaced = false;
+		if (s->c.io.changed)
+			s->c.io.changed(s->c.io.ctx);
+	}
 }
 
 /* ---- batches ---- */
@@ -45,6 +50,9 @@ static void finish_batch(struct session *s)
 {
 	struct sending *t = &s->tx;
 
+	if (s->left_replaced != t->replaced && s->c.io.changed)
+		s->c.io.changed(s->c.io.ctx);
+	s->left_replaced = t->replaced;
 	if (vector_covers(&s->peer_has, &t->upto)) {
 		t->lag_ns = now_ns(s) - t->started_ns;
 		session_poke(s); /* its knowledge may hold less than ours by now */
@@ -77,7 +85,7 @@ static int start_batch(struct session *s)
 	if (err)
 		return session_fail(s, err, BYE_ERROR, "cannot read the journal: %s", strerror(-err));
 	t->active = true;
-	t->listed = t->step_open = false;
+	t->listed = t->step_open = t->replaced = false;
 	t->cursor = (struct part_cursor){0};
 	t->catching_up = b.parts > LIVE_ROWS || b.bytes > LIVE_BYTES;
 	t->started_ns = t->poked_ns;
@@ -223,6 +231,12 @@ static int send_gone(struct session *s, uint32_t at, int why)
 		log_error("content %016llx:%llu cannot be read for peer %016llx: %s", (unsigned long long)m.dot.replica,
 			(unsigned long long)m.dot.counter, (unsigned long long)s->c.peer,
 			why == -EBADMSG ? "it does not authenticate" : strerror(-why));
+	if (why == -ESTALE && s->tx.active) {
+		s->tx.replaced = s->left_replaced = true;
+		s->replaced_ns = now_ns(s);
+		if (s->c.io.changed)
+			s->c.io.changed(s->c.io.ctx);
+	}
 	buf_put_u8(&body, why == -ESTALE ? GONE_REPLACED : GONE_DAMAGED);
 	err = session_send(s, TYPE_GONE, v->request, &body);
 	buf_fini(&body);

@@ -15,6 +15,7 @@ struct sending {
 	size_t step_bytes;
 	struct vector have, upto; /* owned while active */
 	struct part_cursor cursor;
+	bool replaced; /* a content of this batch was answered GONE, as it has changed */
 	uint64_t poked_ns, started_ns, retry_ns, lag_ns; /* monotonic, but lag */
 };
 
@@ -65,7 +66,8 @@ struct session {
 	struct session_config c;
 	bool hello_seen, over;
 	struct vector peer_has;
-	uint64_t peer_tag, last_sent_ns, last_heard_ns;
+	bool left_replaced; /* see session_left_replaced */
+	uint64_t peer_tag, last_sent_ns, last_heard_ns, replaced_ns;
 	struct sending tx;
 	struct serving serving;
 	struct receiving rx;

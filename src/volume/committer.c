@@ -219,7 +219,9 @@ int volume_fsync(struct volume *v, inum ino, bool datasync)
 		return 0;
 	if (need == NEED_COMMIT)
 		return commit_run(v, ino);
-	bool overwritten = filedata_only_overwritten(n->data);
+	/* only what is committed goes to peers */
+	bool local = v->options.fsync == FSYNC_LOCAL;
+	bool overwritten = local && filedata_only_overwritten(n->data);
 	e = overwritten && !v->read_only ? object_store_flush_redo(v->objects) : 0;
 	tree_lock(v);
 	n->pins--;

@@ -312,15 +312,29 @@ int volume_set_peer_knowledge(struct volume *v, uint64_t replica, const struct v
 	return e;
 }
 
-int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto)
+static bool was_removed(const struct volume *v, uint64_t replica)
+{
+	for (uint32_t i = 0; i < v->n_members; i++)
+		if (v->member_replicas[i] == replica)
+			return v->members[i].removed;
+	return false;
+}
+
+int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto, const uint64_t *behind, uint32_t n_behind)
 {
 	bool any = false, all = true;
 
 	tree_lock(v);
 	for (uint32_t i = 0; i < v->n_peers; i++) {
-		if (vector_covers(&v->peers[i].knowledge, upto))
-			any = true;
-		else if (!v->peers[i].config.paused)
+		const struct peer_row_mem *p = &v->peers[i];
+		bool has = vector_covers(&p->knowledge, upto);
+
+		for (uint32_t j = 0; j < n_behind; j++)
+			has &= behind[j] != p->config.replica;
+		if (was_removed(v, p->config.replica))
+			continue;
+		any |= has;
+		if (!has && !p->config.paused)
 			all = false;
 	}
 	tree_unlock(v);

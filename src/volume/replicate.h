@@ -94,6 +94,7 @@ int volume_set_peer_knowledge(struct volume *v, uint64_t replica, const struct v
 int volume_token_add(struct volume *v, const uint8_t id[static 16], const uint8_t secret[static 32], uint64_t expires_wall_ns);
 int volume_token_secret(struct volume *v, const uint8_t id[static 16], uint8_t ret_secret[static 32]);
 int volume_token_use(struct volume *v, const uint8_t id[static 16]);
-/* fsync=peer|all: 1 if a peer (all connected and disconnected, not paused, for all) has acknowledged all up to the last COMMIT, else 0. */
-int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto);
+/* fsync=peer|all: 1 if a peer (FSYNC_PEER) or every one that is not paused and was not removed (FSYNC_ALL) has acknowledged all of upto, else 0. Peers
+ * named in `behind` count as not having it. */
+int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto, const uint64_t *behind, uint32_t n_behind);
 #endif

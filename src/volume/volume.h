@@ -23,7 +23,7 @@ struct volume_options {
 	bool read_only;
 	bool background;       /* a committer thread runs; false: only volume_commit commits (tests, simulation) */
 	int lock_wait_ms;      /* wait for STORE/lock, e.g. 10,000 at mount */
-	enum fsync_mode fsync;
+	enum fsync_mode fsync; /* other than FSYNC_LOCAL: volume_fsync always commits, so that peers can be waited for */
 };
 
 /* Makes a new store with a fresh volume (or, for a joiner: the volume given in h and master). h: name, cipher, slots
@@ -159,6 +159,7 @@ struct peer_status {
 	uint64_t rate_bytes; /* per second, sent and received, over the last seconds */
 	uint64_t sent_bytes, received_bytes, saved_bytes;
 	uint64_t connected_ns; /* wall clock since when; 0 */
+	uint64_t waits, waits_ns; /* calls of fsync that wait for it, and for how long the oldest of them does */
 	char last_error[200];
 };
 const char *peer_state_name(enum peer_state s);

@@ -43,7 +43,7 @@ code 3 "$t" mount "$W/k.store" "$W/k" -o "passfile=$PASS"
 code 3 setsid "$t" mount "$W/k.store" "$W/k" < /dev/null
 code 2 "$t" mount "$W/k.store" "$W/k" -o "passfile=$W/second,unknown"
 grep -q unknown "$W/err" || fail "the unknown option is not named"
-code 2 "$t" mount "$W/k.store" "$W/k" -o "passfile=$W/second,fsync=peer"
+code 2 "$t" mount "$W/k.store" "$W/k" -o "passfile=$W/second,fsync=quorum"
 code 4 "$t" mount "$W/full" "$W/k" -o "passfile=$PASS"
 code 1 "$t" mount "$W/nowhere" "$W/k" -o "passfile=$PASS"
 

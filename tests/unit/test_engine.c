@@ -2,6 +2,7 @@
  * at once, pausing, removing; a token that is used, foreign or of a taken name. */
 #include <pthread.h>
 #include <sodium.h>
+#include <semaphore.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -106,11 +107,11 @@ int volume_peer_knowledge(struct volume *v, uint64_t replica, struct vector *ret
 
 	LOCKED(int, v, vector_copy(ret, replica < PEERS ? &node_of(v)->f.peer_knowledge[replica] : &none));
 }
-int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto)
+int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vector *upto, const uint64_t *behind, uint32_t n_behind)
 {
 	struct node *n = node_of(v);
 
-	LOCKED(int, v, vector_covers(&n->f.peer_knowledge[n->peer[0].replica], upto));
+	LOCKED(int, v, vector_covers(&n->f.peer_knowledge[n->peer[0].replica], upto) && !n_behind);
 }
 const struct header *volume_header(const struct volume *v) { return &node_of_const(v)->h; }
 const struct keyring *volume_keyring(const struct volume *v) { return node_of_const(v)->k; }
@@ -488,6 +489,26 @@ static void test_foreign_token(struct engine *ea)
 	free_node(x);
 }
 
+static sem_t answered;
+static int answer;
+
+static void on_durable(void *ctx, int err)
+{
+	answer = err;
+	sem_post(&answered);
+}
+
+static int wait_durable(struct engine *e, int timeout_ms)
+{
+	int err;
+
+	sem_init(&answered, 0, 0);
+	if ((err = engine_when_durable(e, FSYNC_PEER, timeout_ms, on_durable, NULL)))
+		return err;
+	sem_wait(&answered);
+	return answer;
+}
+
 static void test_flow(struct volume *a, struct engine *ea, struct volume *b, struct engine *eb)
 {
 	struct peer_status st = {0};
@@ -510,7 +531,7 @@ static void test_flow(struct volume *a, struct engine *ea, struct volume *b, str
 		change(i % 2 ? a : b, i, 2000);
 	CHECK_EQ(engine_wait_in_sync(ea, 5000), 0);
 	CHECK_EQ(engine_wait_in_sync(eb, 5000), 0);
-	CHECK_EQ(engine_wait_durable(ea, FSYNC_PEER, 5000), 0);
+	CHECK_EQ(wait_durable(ea, 5000), 0);
 	CHECK(becomes_same(a, b, 2000));
 	CHECK(becomes(b, PEER_IN_SYNC, 3000));
 	state_of(b, &st);
@@ -531,9 +552,16 @@ static void test_settings(struct volume *a, struct engine *ea, struct volume *b)
 	usleep(200000);
 	CHECK(!same(a, b));
 	CHECK_EQ(engine_wait_in_sync(ea, 100), -ENOTCONN);
-	CHECK_EQ(engine_wait_durable(ea, FSYNC_PEER, 50), -ETIMEDOUT);
+	CHECK_EQ(wait_durable(ea, 50), -ETIMEDOUT);
+	/* what waits when the peer comes back goes on at once */
+	uint64_t start = now_ms();
+	sem_init(&answered, 0, 0);
+	CHECK_EQ(engine_when_durable(ea, FSYNC_ALL, 20000, on_durable, NULL), 0);
 	CHECK_EQ(engine_peer_pause(ea, 2, false), 0);
 	CHECK(becomes_same(a, b, 15000));
+	sem_wait(&answered);
+	CHECK_EQ(answer, 0);
+	CHECK(now_ms() - start < 15000);
 	CHECK_EQ(engine_peer_pause(ea, 3, false), -ENOENT);
 }
 

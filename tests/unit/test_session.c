@@ -174,6 +174,34 @@ static void test_simple(void)
 	fake_free(b);
 }
 
+/* A content that changes while it is sent: what the peer acknowledges meanwhile does not count as durable there, until the newer one has come. */
+static void test_replaced(void)
+{
+	struct fake *a = fake_new(1), *b = fake_new(2);
+	struct pair p;
+
+	pair_connect(&p, a, b);
+	CHECK_EQ(settle(&p), 0);
+	fake_change(a, 1, 5000);
+	session_poke(p.a.s);
+	/* the record is out before the content is asked for */
+	for (int i = 0; i < 20 && !p.ab.batches; i++)
+		CHECK(session_work(p.a.s) >= 0);
+	struct dot old = a->cell[1].dot;
+	fake_change(a, 1, 6000);
+	for (uint32_t i = 0; i < 200 && !vector_has(session_peer_has(p.a.s), old); i++)
+		CHECK(step(i / 2 % 2 ? &p.b : &p.a, i) >= 0);
+	CHECK(vector_has(session_peer_has(p.a.s), old));
+	CHECK(session_left_replaced(p.a.s));
+	session_poke(p.a.s);
+	CHECK_EQ(settle(&p), 0);
+	check_same(a, b);
+	CHECK(!session_left_replaced(p.a.s));
+	pair_cut(&p);
+	fake_free(a);
+	fake_free(b);
+}
+
 /* More than a live batch: in steps, flagged, and joined at the end only. */
 static void test_catch_up(void)
 {
@@ -467,6 +495,7 @@ static void test_time(void)
 int main(void)
 {
 	test_simple();
+	test_replaced();
 	test_catch_up();
 	test_resume();
 	test_forms();

@@ -850,9 +850,12 @@ static void test_peers(void)
 	CHECK_EQ(volume_file_state(v, f, &out), 0);
 	CHECK(out.len > 8 && !memcmp(out.p, "pending:", 8));
 	CHECK_EQ(volume_knowledge(v, &k), 0);
-	CHECK_EQ(volume_peers_have(v, FSYNC_ALL, &k), 0);
+	CHECK_EQ(volume_peers_have(v, FSYNC_ALL, &k, NULL, 0), 0);
+	CHECK_EQ(volume_peers_have(v, FSYNC_PEER, &k, NULL, 0), 0);
 	CHECK_EQ(volume_set_peer_knowledge(v, 9, &k), 0);
-	CHECK_EQ(volume_peers_have(v, FSYNC_ALL, &k), 1);
+	CHECK_EQ(volume_peers_have(v, FSYNC_ALL, &k, NULL, 0), 1);
+	CHECK_EQ(volume_peers_have(v, FSYNC_PEER, &k, NULL, 0), 1);
+	CHECK_EQ(volume_peers_have(v, FSYNC_PEER, &k, &p.replica, 1), 0);
 	out.len = 0;
 	CHECK_EQ(volume_file_state(v, f, &out), 0);
 	CHECK(out.len == 7 && !memcmp(out.p, "in-sync", 7));

@@ -169,6 +169,7 @@ static int place_nodes(struct apply *a, const struct place *p, struct vnode **re
 		n->type = p->type;
 		if (n->type == S_IFDIR)
 			n->nlink = 2;
+		vnode_default_attrs(n);
 		vnode_dirty(a->v, n);
 	}
 	/* a node's type never changes, and what lies in something is in a directory: others are no honest author's */

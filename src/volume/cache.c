@@ -246,11 +246,18 @@ void vnode_set_size(struct vnode *n, const struct content *c)
 	n->blocks = (pages - (holes < pages ? holes : pages)) * (PAGE_LEN / 512);
 }
 
+void vnode_default_attrs(struct vnode *n)
+{
+	if (n->type && !n->attrs_slot.stamp.dot.counter && !n->attrs_slot.dirty)
+		n->attrs.mode = n->type | (n->type == S_IFDIR ? 0700 : 0600);
+}
+
 static int load_parts(struct volume *v, struct vnode *n, const struct node_row *r)
 {
 	struct part p;
 	int e;
 
+	vnode_default_attrs(n);
 	if (r->attrs.p) {
 		if ((e = open_part(v, n, r->attrs, PART_ATTRS, &p)))
 			return damaged(n->row, "a record of attributes", e);
@@ -415,6 +422,7 @@ int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode
 	n->row = v->next_node++;
 	n->type = type;
 	n->nlink = type == S_IFDIR ? 2 : 0;
+	vnode_default_attrs(n);
 	insert(v, n);
 	vnode_dirty(v, n);
 	*ret = n;

@@ -320,6 +320,8 @@ int vnode_data(struct volume *v, struct vnode *n, struct filedata **ret);
 /* A content whose bytes went when its last name did, and are needed again since a rename that had not seen that beat it. */
 bool content_lacks_bytes(const struct content *c, uint64_t local);
 bool vnode_lacks_bytes(const struct vnode *n);
+/* Its attributes have not come yet: nobody but root may use it meanwhile, and whoever changes it must not make an attributes part without a type. */
+void vnode_default_attrs(struct vnode *n);
 void vnode_set_size(struct vnode *n, const struct content *c); /* size and blocks from a content */
 /* Sealed name for exception rows: appended to out; and back. */
 int name_seal(struct volume *v, const void *name, size_t len, struct buf *out);

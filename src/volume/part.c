@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "log.h"
 #include "part_body.h"
 #include "seal.h"
 
@@ -84,6 +85,8 @@ int part_seal(const struct keyring *k, const struct part *p, struct buf *out)
 	if (!part_kind_known(p->kind) || !clear_valid(p) || p->vector.n > VECTOR_MAX || p->apart.n > VECTOR_MAX)
 		return -EINVAL;
 	e = part_encode_body(p, &body);
+	if (e == -EINVAL)
+		log_error("a part of kind %u, of %016llx, is not sealed: no honest author makes such a one", p->kind, (unsigned long long)le64_load(p->id.b));
 	if (!e && body.len > RECORD_MAX)
 		e = -EMSGSIZE;
 	if (!e)

@@ -29,7 +29,7 @@
 #define OUTPUT_MAX (4u << 20)
 #define PING_NS (15ull * 1000000000)
 #define SILENCE_NS (120ull * 1000000000) /* nothing heard for so long: dead (a long apply is silent; the network's death shows earlier) */
-#define LOOK_NS (10ull * 1000000000)     /* between looks for contents that are held without their bytes and that no peer had */
+#define LOOK_NS (1000ull * 1000000)      /* between looks for contents that are held without their bytes; the volume says which are due */
 #define REPLACED_NS (60ull * 1000000000) /* for so long at most a content that changed while it was sent holds up who waits for the peer */
 #define RETRY_NS (30ull * 1000000000)    /* after a batch of which the peer could not take all */
 

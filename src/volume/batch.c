@@ -351,12 +351,23 @@ static int refetch_named(struct batch *b, const struct part *p)
 	return e == -ENOENT ? 0 : e;
 }
 
-#define REFETCH_MAX 64
+#define REFETCH_MAX 1024
+#define REFETCH_FIRST_NS (1000ull * 1000000)
+#define REFETCH_TRIES 5 /* the last pause is 4^5 times the first: 17 minutes */
+
+/* What the bytes of x are needed for was asked for: if nobody has them, again later. Deleted contents that came back with a concurrent edit may be nowhere. */
+static void note_try(struct exc *x, uint64_t now)
+{
+	x->try_ns = now + (REFETCH_FIRST_NS << (2 * x->tries));
+	x->tries += x->tries < REFETCH_TRIES;
+}
+
 /* Those that are not shown since no peer has given them up to now. */
 static int refetch_hidden(struct batch *b)
 {
 	struct volume *v = b->v;
 	uint32_t before = b->n;
+	uint64_t now = env_mono_ns(v->env);
 	int e = 0;
 
 	b->looked = true;
@@ -364,11 +375,14 @@ static int refetch_hidden(struct batch *b)
 	for (struct list *i = v->exceptions->all.next; i != &v->exceptions->all && !e && b->n - before < REFETCH_MAX; i = i->next) {
 		struct exc *x = LIST_OF(i, struct exc, at);
 		struct vnode *n;
-		if (x->parent)
+		uint32_t had = b->n;
+		if (x->parent || x->try_ns > now)
 			continue;
 		e = vnode_get(v, x->node, &n);
 		e = e ? e : refetch_node(b, n);
 		e = e == -ENOENT ? 0 : e;
+		if (b->n > had)
+			note_try(x, now);
 	}
 	tree_unlock(v);
 	return e;

@@ -16,6 +16,8 @@ struct exc {
 	uint16_t name_len;
 	bool stored; /* journal.db has it like this */
 	bool keep;   /* inside of a computation */
+	uint32_t tries; /* shown nowhere for lack of its bytes: how often peers were asked for them, and when they are next */
+	uint64_t try_ns; /* monotonic */
 	struct exc *next_link, *next_name;
 	struct list at;
 };

@@ -281,7 +281,9 @@ static int take_link(struct volume *v, const struct shown_link *s, const struct 
 		return e;
 	x = exc_find(v, l->row);
 	bool had = x;
-	if (r->state == SHOWN_NOT ? s->covered : r->state == SHOWN_AS_RECORDED) {
+	/* dead, but to be brought back as soon as its bytes are here: it stands in the table so that they are asked for (batch.c) */
+	bool waits = s->covered && s->content_unseen && !s->complete;
+	if (r->state == SHOWN_NOT ? s->covered && !waits : r->state == SHOWN_AS_RECORDED) {
 		bool note = x && a; /* the place that it leaves, and the one that it comes to */
 		if (note)
 			e = note_link(a, l);

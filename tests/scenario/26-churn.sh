@@ -37,7 +37,7 @@ while time.time() < end:
     except OSError as e:
         if e.errno in (5, 103, 107): # was the daemon killed? what it had not written yet fails with an I/O error
             try:
-                os.stat('.')
+                os.statvfs('.')
             except OSError:
                 break
         if e.errno not in (2, 16, 17, 18, 20, 21, 22, 39, 40, 116):

@@ -31,6 +31,7 @@ int cmd_sync(int argc, char **argv);
 int cmd_log(int argc, char **argv);
 int cmd_conflicts(int argc, char **argv);
 int cmd_key(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int mount_helper(int argc, char **argv); /* STORE MOUNTPOINT [-o OPTIONS] as mount(8) calls it */
 int umount_helper(int argc, char **argv);
 

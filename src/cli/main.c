@@ -26,6 +26,8 @@ const struct command commands[] = {
 	{"log", cmd_log, "log STORE|MOUNTPOINT [--follow] [--json]"},
 	{"conflicts", cmd_conflicts, "conflicts STORE|MOUNTPOINT"},
 	{"key", cmd_key, "key list|add|remove STORE ..."},
+	{"bench", cmd_bench, "bench disk|sql|replicate [--dir DIR] [--size 1G] [--scale 1] [--passes N] [--seconds N] [--cipher NAME]\n"
+			     "          [--engine fio|builtin] [--cached] [--json] [--svg FILE]"},
 	{NULL, NULL, NULL},
 };
 

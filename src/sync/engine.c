@@ -345,14 +345,31 @@ static void heed_settings(struct engine *e, const struct member *m, const uint64
 	}
 }
 
+/* Where it listens on one address, others can dial it there. */
+static void publish(struct engine *e)
+{
+	const char *host = e->listen_at.host;
+	char address[300];
+
+	if (!e->port || !host[0])
+		return;
+	snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, e->port);
+	int err = peering_publish(e->v, address);
+	if (err)
+		log_warn("the address %s could not be told to other members: %s", address, strerror(-err));
+}
+
 static void refresh(struct engine *e)
 {
 	struct peer_config *g = NULL;
 	struct member *m = NULL;
 	uint64_t *replica = NULL, *gone = NULL;
 	uint32_t n = 0, n_member = 0, n_gone = 0;
-	int err = volume_peers(e->v, &g, &n);
+	uint32_t fresh;
+	int err = peering_mesh(e->v, &fresh);
 
+	if (!err)
+		err = volume_peers(e->v, &g, &n);
 	if (!err)
 		err = volume_members(e->v, &m, &replica, &n_member);
 	if (err) {
@@ -579,6 +596,7 @@ int engine_start(struct engine *e)
 	}
 	e->started = true;
 	volume_set_commit_listener(e->v, on_commit, e);
+	publish(e);
 	return 0;
 }
 

@@ -53,6 +53,55 @@ int peering_ensure(struct volume *v, uint64_t replica)
 	return err ? err : volume_set_peer(v, &fresh);
 }
 
+static bool is_peer(const struct peer_config *p, uint32_t n, uint64_t replica)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (p[i].replica == replica)
+			return true;
+	return false;
+}
+
+int peering_mesh(struct volume *v, uint32_t *ret_new)
+{
+	CLEANUP_FREE struct peer_config *peers = NULL;
+	CLEANUP_FREE struct member *members = NULL;
+	CLEANUP_FREE uint64_t *replicas = NULL;
+	uint32_t n = 0, n_member = 0;
+	int err = volume_peers(v, &peers, &n);
+
+	*ret_new = 0;
+	err = err ? err : volume_members(v, &members, &replicas, &n_member);
+	for (uint32_t i = 0; i < n_member && !err; i++) {
+		/* without an address of its own: the member's is dialed, also after it has changed */
+		struct peer_config fresh = {.replica = replicas[i]};
+
+		if (!members[i].address[0] || members[i].removed || replicas[i] == volume_header(v)->replica || is_peer(peers, n, replicas[i]))
+			continue;
+		err = volume_set_peer(v, &fresh);
+		*ret_new += !err;
+	}
+	return err;
+}
+
+int peering_publish(struct volume *v, const char *address)
+{
+	CLEANUP_FREE struct member *members = NULL;
+	CLEANUP_FREE uint64_t *replicas = NULL;
+	uint64_t me = volume_header(v)->replica;
+	uint32_t n = 0;
+	int err = volume_members(v, &members, &replicas, &n);
+
+	for (uint32_t i = 0; i < n && !err; i++) {
+		if (replicas[i] != me || members[i].removed || members[i].address[0])
+			continue;
+		if (strlen(address) >= sizeof members[i].address)
+			return -ENAMETOOLONG;
+		strcpy(members[i].address, address);
+		err = volume_set_member(v, me, &members[i]);
+	}
+	return err;
+}
+
 int peering_pause(struct volume *v, uint64_t replica, bool paused)
 {
 	CLEANUP_FREE struct peer_config *peers = NULL;

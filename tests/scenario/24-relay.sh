@@ -13,6 +13,10 @@ mnt b "listen=127.0.0.1:$pb"
 insync a b
 "$TWOFOLD" invite "$W/b" --address "127.0.0.1:$pb" | "$TWOFOLD" join - "$W/c.store" --name c --passfile "$PASS" > /dev/null || die "join c"
 mnt c
+# c has heard of a by now and dials it itself; here all is to go through b
+insync b c
+for i in $(seq 50); do "$TWOFOLD" peer pause "$W/c" a 2>/dev/null && break; sleep 0.2; done
+[ "$i" -lt 50 ] || fail "c does not know a as a peer"
 
 say "through the middle"
 mkdir "$W/a/t"; make_tree "$W/a/t" three 20M

@@ -1,8 +1,8 @@
 #include "env.h"
 
-#include <stdlib.h>
-#include <sys/random.h>
 #include <time.h>
+
+#include "random.h"
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -16,14 +16,7 @@ static uint64_t real_mono(void *ctx) { return clock_ns(CLOCK_MONOTONIC); }
 
 static void real_random(void *ctx, void *buf, size_t len)
 {
-	char *p = buf;
-	while (len) {
-		ssize_t n = getrandom(p, len, 0);
-		if (n <= 0)
-			abort(); /* the kernel's generator does not fail once seeded; without it nothing may be sealed */
-		p += n;
-		len -= (size_t)n;
-	}
+	random_bytes(buf, len);
 }
 
 const struct env env_real = {real_wall, real_mono, real_random, NULL};

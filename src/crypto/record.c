@@ -4,6 +4,7 @@
 
 #include "cleanup.h"
 #include "derive.h"
+#include "random.h"
 #include "seal.h"
 
 #define NONCE_LEN crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
@@ -35,7 +36,7 @@ int record_seal(const struct keyring *k, const void *aad, size_t aad_len, const 
 	p = buf_grow(out, NONCE_LEN + padded(len) + TAG_LEN);
 	if (!p)
 		return out->err;
-	randombytes_buf(p, NONCE_LEN);
+	random_bytes(p, NONCE_LEN);
 	le32_store(p + NONCE_LEN, (uint32_t)len);
 	if (len)
 		memcpy(p + NONCE_LEN + LENGTH_LEN, plain, len);

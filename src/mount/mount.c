@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define THREADS_DEFAULT 8
+/* Requests wake the worker that has slept longest: each more than are needed at once costs cold caches (17,700 entries unpacked on 2 cores:
+ * 8 workers took 8.5 s of processor time, 4 took 7.2 s). More than one a core, since an fsync keeps its worker until the disk has it. */
+#define THREADS_LEAST 4
+#define THREADS_MOST 10
 
 static void want(struct fuse_conn_info *c, unsigned cap) { c->want |= c->capable & cap; }
 
@@ -178,9 +182,24 @@ static int mount_session(struct mount *m)
 
 static void ignore_signal(int sig) {}
 
+static unsigned threads_default(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	return cores < THREADS_LEAST ? THREADS_LEAST : cores > THREADS_MOST ? THREADS_MOST : (unsigned)cores;
+}
+
+/* What a request allocates stays with the allocator: else its arenas grow by one page at a time, each with an mprotect and a page fault. */
+static void tune_allocator(void)
+{
+	mallopt(M_ARENA_MAX, 4);
+	mallopt(M_TOP_PAD, 256 << 10);
+	mallopt(M_TRIM_THRESHOLD, 4 << 20);
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
 static int serve(struct mount *m)
 {
-	unsigned threads = m->o->threads ? m->o->threads : THREADS_DEFAULT;
+	unsigned threads = m->o->threads ? m->o->threads : threads_default();
 	struct fuse_loop_config *c = fuse_loop_cfg_create();
 	if (!c)
 		return -ENOMEM;
@@ -255,6 +274,7 @@ int mount_run(struct volume *v, const char *mountpoint, const struct mount_optio
 	struct mount *m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
+	tune_allocator();
 	m->v = v;
 	m->o = o;
 	m->stats = volume_stats(v);

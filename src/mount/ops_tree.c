@@ -53,6 +53,9 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, uint32_t m
 	struct inode_attr a;
 	mount_caller(req, &c);
 	int r = volume_make(m->v, parent, name, strlen(name), mode, rdev, target, &c, &a);
+	/* A peer made it just now. ESTALE makes the kernel look the name up anew: open(2) with O_CREAT alone then opens what is there. */
+	if (r == -EEXIST && op == OP_CREATE)
+		r = -ESTALE;
 	if (r)
 		mount_fail(req, r);
 	else
@@ -64,7 +67,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, uint32_t m
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	make(req, parent, name, mode & S_IFMT ? mode : mode | S_IFREG, rdev, NULL, OP_MKNOD);
+	bool regular = !(mode & S_IFMT) || S_ISREG(mode);
+	make(req, parent, name, mode & S_IFMT ? mode : mode | S_IFREG, rdev, NULL, regular && mount_of(req)->no_open ? OP_CREATE : OP_MKNOD);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -93,9 +97,15 @@ static int create_existing(struct mount *m, fuse_ino_t parent, const char *name,
 	return volume_setattr(m->v, ret->ino, &(struct set_attr){.mask = SET_SIZE}, &c, ret);
 }
 
+/* Where no OPEN is needed, CREATE is answered ENOSYS once: the kernel then makes files by MKNOD and opens them by itself, which saves the RELEASE
+ * that follows each CREATE. */
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
+	if (m->no_open) {
+		fuse_reply_err(req, ENOSYS);
+		return;
+	}
 	uint64_t t = stats_now_ns();
 	struct caller c;
 	struct inode_attr a;

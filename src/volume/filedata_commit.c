@@ -6,6 +6,7 @@
 #include "filedata_internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 /* to := to | from, from is emptied. */
@@ -96,6 +97,11 @@ int filedata_snapshot(struct filedata *f, struct filedata_snapshot *ret)
 	int r;
 
 	pthread_rwlock_wrlock(&f->lock);
+	while (f->appending) { /* between two moments of taking this lock: it comes right after */
+		pthread_rwlock_unlock(&f->lock);
+		sched_yield();
+		pthread_rwlock_wrlock(&f->lock);
+	}
 	r = f->is_object ? snapshot_object(f, &s.content) : snapshot_inline(f, &s.content);
 	pthread_mutex_lock(&f->mutex);
 	if (r == 0) {

@@ -1,7 +1,8 @@
 /* Inside filedata*.c: the state of one file's bytes, and what its parts share.
  *
  * Invariants, whenever the lock is free:
- *   - an object's map has exactly pages_of(length) pages; `map` here mirrors it (the object keeps its own).
+ *   - an object's map has exactly pages_of(length) pages; `map` here mirrors it (the object keeps its own). Only while `appending` is not 0 may
+ *     the object's have more.
  *   - bytes of the last page beyond the length may be anything (a write that was replayed after a cut leaves them; cutting a file
  *     inside a page leaves the rest as it is, so that a cut that never got committed has destroyed nothing). They are never
  *     shown, and whatever grows the file zeroes them first (I3). tail_clean says that they are known to be zeros.
@@ -47,6 +48,7 @@ struct filedata {
 	uint64_t local;
 	struct page_map map;
 	struct root root; /* of the object while it is not open */
+	_Atomic uint32_t appending; /* appends whose pages may be in the object's map and not in ours yet: see append_shared */
 
 	/* Protects what follows; taken after lock. */
 	pthread_mutex_t mutex;

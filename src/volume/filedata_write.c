@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define APPEND_HOLES_MAX 64 /* the map is copied for a look at it */
+
 /* A page as programs see it: zeros where it is not present and beyond the length. */
 static int load_page(struct filedata *f, struct object *o, uint64_t page, uint8_t *buf)
 {
@@ -256,8 +258,71 @@ static int overwrite_shared(struct filedata *f, uint64_t off, const uint8_t *buf
 	return r;
 }
 
+/* ---- appending ----
+ * What costs time, sealing, is done with the lock shared, so that several requests of one stream run at once; the file grows when that is
+ * done, with the lock held exclusively. In between others may come: a truncation can take the pages away again. So it is looked whether they are still
+ * there, and where anything is otherwise than expected the write is done once more, the plain way. Nothing shows them before the
+ * file has grown: a snapshot waits until no append is between the two. */
+struct append {
+	uint64_t first, n, local;
+	struct object *object;
+	bool begun, written;
+};
+
+/* Shared lock held. Whole pages at or behind an end that is one of a page. */
+static void append_shared(struct filedata *f, uint64_t off, const uint8_t *buf, size_t len, int64_t mtime_ns, struct append *ret)
+{
+	uint64_t length = f->length;
+	struct append a = {.first = off / PAGE_LEN, .n = len / PAGE_LEN, .local = f->local};
+
+	if (!f->is_object || f->map_stale || off < length || (off | length | len) % PAGE_LEN || a.n > UINT32_MAX || f->map.holes.n > APPEND_HOLES_MAX)
+		return;
+	if (filedata_open_object(f, &a.object) < 0)
+		return;
+	f->appending++;
+	a.begun = true;
+	a.written = object_write(a.object, a.first, (uint32_t)a.n, buf, mtime_ns) == 0;
+	*ret = a;
+}
+
+/* Exclusive. True: the file has grown by what append_shared wrote. */
+static bool append_publish(struct filedata *f, const struct append *a)
+{
+	struct objref *ref = f->ref;
+	struct page_map map;
+	struct root root;
+	uint64_t old_pages = f->map.pages, end = (a->first + a->n) * PAGE_LEN;
+
+	f->appending--;
+	if (!f->is_object || f->local != a->local || !ref || ref->object != a->object)
+		return false; /* other content by now: the pages went with it */
+	if (f->map_stale || !a->written) {
+		f->map_stale = true;
+		return false;
+	}
+	object_map(a->object, &map, &root);
+	struct extent hole = extents_next(&map.holes, a->first);
+	bool there = map.pages >= a->first + a->n && !(hole.count && hole.first < a->first + a->n);
+	extents_fini(&map.holes);
+	if (!there || mirror_write(f, a->first, a->n) < 0) {
+		f->map_stale = true;
+		return false;
+	}
+	/* The pages of a gap are holes now, which is a change of theirs too. */
+	filedata_mark(f, a->first, a->n, true);
+	if (a->first > old_pages)
+		filedata_mark(f, old_pages, a->first - old_pages, true);
+	if (end > f->length) {
+		f->length = end;
+		f->tail_clean = true;
+	}
+	filedata_update_blocks(f);
+	return true;
+}
+
 int filedata_write(struct filedata *f, uint64_t off, const void *buf, size_t len, int64_t mtime_ns)
 {
+	struct append append = {0};
 	int r;
 
 	if (!len)
@@ -266,12 +331,16 @@ int filedata_write(struct filedata *f, uint64_t off, const void *buf, size_t len
 		return -EFBIG;
 	pthread_rwlock_rdlock(&f->lock);
 	r = overwrite_shared(f, off, buf, len, mtime_ns);
+	if (r == 1)
+		append_shared(f, off, buf, len, mtime_ns, &append);
 	pthread_rwlock_unlock(&f->lock);
 	if (r <= 0)
 		return r;
 
 	pthread_rwlock_wrlock(&f->lock);
-	if (!f->is_object && off + len <= INLINE_LIMIT) {
+	if (append.begun && append_publish(f, &append)) {
+		r = 0;
+	} else if (!f->is_object && off + len <= INLINE_LIMIT) {
 		r = write_inline(f, off, buf, len);
 	} else {
 		r = f->is_object ? 0 : filedata_to_object(f, mtime_ns);

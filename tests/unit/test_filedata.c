@@ -485,6 +485,102 @@ static void test_threads(void)
 	data_env_close(&d);
 }
 
+/* ---- one stream in many requests at once, commits and, in the second round, truncations between them ---- */
+#define PIECE_PAGES 40
+#define PIECES 96
+struct appender {
+	pthread_t thread;
+	struct filedata *f;
+	_Atomic unsigned *next, *stop;
+	bool cuts;
+	int failed;
+};
+
+static void *append_pieces(void *arg)
+{
+	struct appender *a = arg;
+	uint8_t *piece = malloc(PIECE_PAGES * PAGE_LEN);
+	unsigned k;
+
+	while ((k = (*a->next)++) < PIECES) {
+		uint64_t off = (uint64_t)k * PIECE_PAGES * PAGE_LEN;
+		for (size_t i = 0; i < PIECE_PAGES * PAGE_LEN; i += 8)
+			le64_store(piece + i, off + i / PAGE_LEN * PAGE_LEN + 1);
+		int r = filedata_write(a->f, off, piece, PIECE_PAGES * PAGE_LEN, 1);
+		if (r < 0 && r != -EAGAIN)
+			a->failed = r;
+	}
+	free(piece);
+	return NULL;
+}
+
+static void *truncations(void *arg)
+{
+	struct appender *a = arg;
+	uint64_t seed = 5;
+
+	while (!*a->stop) {
+		uint64_t length = filedata_length(a->f), cut = rnd_next(&seed) % (2 * PIECE_PAGES * PAGE_LEN);
+		int r = filedata_truncate(a->f, rnd_next(&seed) % 2 && length > cut ? length - cut : length + cut, 1);
+		if (r < 0 && r != -EAGAIN)
+			a->failed = r;
+		usleep(500);
+	}
+	return NULL;
+}
+
+static void test_appends(bool cuts)
+{
+	struct data_env d;
+	struct filedata *f;
+	struct filedata_snapshot s;
+	struct appender w[4], t;
+	struct worker c;
+	_Atomic unsigned next = 0, stop = 0;
+	_Atomic int stop_commits = 0;
+	uint8_t *all = malloc((size_t)PIECES * PIECE_PAGES * PAGE_LEN);
+	size_t n = 0, whole = 0;
+	uint64_t bad;
+
+	data_env_open(&d, CIPHER_XCHACHA20POLY1305, 8);
+	REQUIRE(all && filedata_new(&d.file, NULL, 0, &f) == 0);
+	CHECK_EQ(filedata_write(f, 0, all, 2 * PAGE_LEN, 1), 0);
+	c = (struct worker){.d = &d, .f = f, .stop = &stop_commits};
+	t = (struct appender){.f = f, .stop = &stop};
+	REQUIRE(pthread_create(&c.thread, NULL, commits, &c) == 0);
+	REQUIRE(!cuts || pthread_create(&t.thread, NULL, truncations, &t) == 0);
+	for (int i = 0; i < 4; i++) {
+		w[i] = (struct appender){.f = f, .next = &next};
+		REQUIRE(pthread_create(&w[i].thread, NULL, append_pieces, &w[i]) == 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(w[i].thread, NULL);
+		CHECK_EQ(w[i].failed, 0);
+	}
+	stop = 1;
+	if (cuts) {
+		pthread_join(t.thread, NULL);
+		CHECK_EQ(t.failed, 0);
+	}
+	stop_commits = 1;
+	pthread_join(c.thread, NULL);
+	data_env_commit(&d, f, &s);
+	filedata_free(f);
+	REQUIRE(filedata_new(&d.file, &s.content, s.local, &f) == 0);
+	CHECK_EQ(filedata_read(f, 0, all, (size_t)PIECES * PIECE_PAGES * PAGE_LEN, &n, &bad), 0);
+	for (size_t at = 0; at + PAGE_LEN <= n; at += PAGE_LEN) {
+		uint64_t v = le64_load(all + at);
+		CHECK(v == at + 1 || (cuts && v == 0));
+		whole += !memcmp(all + at, all + at + 8, PAGE_LEN - 8);
+	}
+	CHECK(cuts || n == (size_t)PIECES * PIECE_PAGES * PAGE_LEN);
+	CHECK(cuts || whole == n / PAGE_LEN);
+	filedata_free(f);
+	filedata_snapshot_fini(&s);
+	data_env_close(&d);
+	free(all);
+}
+
 int main(void)
 {
 	test_root();
@@ -494,5 +590,7 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 6 && !check_failures_; seed++)
 		test_random(seed, 600);
 	test_threads();
+	test_appends(false);
+	test_appends(true);
 	return check_result();
 }

@@ -178,6 +178,17 @@ int vector_add(struct vector *v, struct dot d)
 	return insert_at(&v->e, &v->n, &v->cap, i, d);
 }
 
+void vector_lower(struct vector *v, uint64_t replica, uint64_t counter)
+{
+	uint32_t i = lower_bound(v->e, v->n, (struct dot){replica, 0});
+
+	if (i == v->n || v->e[i].replica != replica || v->e[i].counter <= counter)
+		return;
+	v->e[i].counter = counter;
+	if (!counter)
+		memmove(v->e + i, v->e + i + 1, (--v->n - i) * sizeof *v->e);
+}
+
 int vector_join(struct vector *v, const struct vector *w)
 {
 	for (uint32_t i = 0; i < w->n; i++) {

@@ -51,6 +51,8 @@ bool vector_covers(const struct vector *v, const struct vector *w); /* w <= v */
 bool vector_eq(const struct vector *v, const struct vector *w);
 /* Raises the entry of d.replica to at least d.counter. 0 or -ENOMEM (v unchanged). */
 int vector_add(struct vector *v, struct dot d);
+/* Lowers the entry of a replica to at most counter (0: takes it out). */
+void vector_lower(struct vector *v, uint64_t replica, uint64_t counter);
 int vector_join(struct vector *v, const struct vector *w); /* entrywise maximum */
 int vector_copy(struct vector *ret, const struct vector *v); /* ret is overwritten, not freed */
 void vector_put(struct buf *b, const struct vector *v);      /* u16 count, then (u64 replica, u64 counter) each */

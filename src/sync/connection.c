@@ -540,7 +540,7 @@ int connection_spawn(struct engine *e, int fd, const struct peering *to_dial)
 		c->half_open = true;
 		e->half_open++;
 	}
-	err = e->stopping ? -ECANCELED : -pthread_create(&c->thread, NULL, connection_main, c);
+	err = e->stopping || e->renewing ? -ECANCELED : -pthread_create(&c->thread, NULL, connection_main, c);
 	if (!err) {
 		c->next = e->connections;
 		e->connections = c;

@@ -216,7 +216,7 @@ void engine_connection_over(struct connection *c, int err)
 {
 	struct engine *e = c->e;
 	uint16_t code = c->session ? session_bye_code(c->session) : 0;
-	bool quiet = code == BYE_DUPLICATE || code == BYE_RENEW || err == -ECANCELED;
+	bool quiet = code == BYE_DUPLICATE || code == BYE_RENEW || code == BYE_RENEWED || err == -ECANCELED;
 	bool refused = is_refusal(code) || err == -EACCES;
 	bool news = false, known = false;
 	char name[33] = "?";
@@ -239,11 +239,12 @@ void engine_connection_over(struct connection *c, int err)
 			memcpy(p->last_error, c->error, sizeof p->last_error);
 			p->refused = refused && !connection_of(e, c->peer, true);
 		}
-		if (code == BYE_RENEW)
+		if (code == BYE_RENEW || code == BYE_RENEWED)
 			p->next_dial_ns = 0;
 		else
 			back_off(e, p, c->was_up, refused);
 	}
+	e->renew |= c->session && session_wants_renewal(c->session);
 	e->refresh = true; /* its state shows at once */
 	engine_event(e);
 	pthread_mutex_unlock(&e->lock);
@@ -429,6 +430,31 @@ static int dial(struct engine *e)
 	return (int)((next - now) / 1000000) + 1;
 }
 
+/* This store was restored or copied, and a peer has noted as whom it goes on. */
+static void renew(struct engine *e)
+{
+	int err;
+
+	pthread_mutex_lock(&e->lock);
+	e->renew = false;
+	e->renewing = true;
+	for (struct connection *c = e->connections; c; c = c->next)
+		connection_stop(c, BYE_RENEW, "this replica takes a new identity");
+	pthread_mutex_unlock(&e->lock);
+	reap(e, true);
+	err = volume_renew(e->v);
+	if (!err)
+		err = header_static_secret(volume_header(e->v), volume_keyring(e->v), e->static_secret);
+	if (err && err != -ENOENT)
+		log_error("the new identity of this replica cannot be taken: %s", strerror(-err));
+	pthread_mutex_lock(&e->lock);
+	e->renewing = false;
+	e->refresh = true;
+	for (uint32_t i = 0; i < e->n_peering; i++)
+		e->peering[i].next_dial_ns = e->peering[i].backoff_ns = 0;
+	pthread_mutex_unlock(&e->lock);
+}
+
 static void *keeper_main(void *arg)
 {
 	struct engine *e = arg;
@@ -436,16 +462,19 @@ static void *keeper_main(void *arg)
 	int round = 0, wait_ms;
 
 	for (;;) {
-		bool stop, now;
+		bool stop, now, anew;
 		struct pollfd p = {.fd = e->wake_fd, .events = POLLIN};
 
 		pthread_mutex_lock(&e->lock);
 		stop = e->stopping;
 		now = e->refresh || round % REFRESH_ROUNDS == 0;
 		e->refresh = false;
+		anew = e->renew;
 		pthread_mutex_unlock(&e->lock);
 		if (stop)
 			return NULL;
+		if (anew)
+			renew(e);
 		reap(e, false);
 		if (now)
 			refresh(e);

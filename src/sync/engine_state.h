@@ -81,6 +81,7 @@ struct engine {
 	uint32_t n_peering;
 	unsigned half_open;
 	bool refresh;
+	bool renew, renewing; /* a peer knows our new identity; it is being taken, and no connection may start */
 	struct durable_wait *waits; /* owned; durable.c */
 	bool give_up;
 };

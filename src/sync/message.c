@@ -19,15 +19,16 @@ size_t message_body_max(uint8_t type)
 		return 16 + 16 + 1 + 8 + 2 + HELD_MAX * 64;
 	case TYPE_BATCH:
 	case TYPE_GONE:
-	case TYPE_WANT:
-	case TYPE_CREDIT:
 	case TYPE_PING:
 		return 32;
 	case TYPE_BYE:
 		return 2 + 2 + BYE_TEXT_MAX;
 	case TYPE_JOIN:
 	case TYPE_WELCOME:
+	case TYPE_RENEW:
 		return 512;
+	case TYPE_STARTS:
+		return 2 + STARTS_MAX * 24;
 	default:
 		return 0;
 	}
@@ -35,9 +36,11 @@ size_t message_body_max(uint8_t type)
 
 const char *message_name(uint8_t type)
 {
-	static const char *const name[] = {"?", "HELLO", "BATCH", "PART", "END", "ACK", "GET", "DATA", "GONE", "WANT", "CREDIT",
+	static const char *const name[] = {"?", "HELLO", "BATCH", "PART", "END", "ACK", "GET", "DATA", "GONE", "?", "?",
 		"PING", "BYE", "JOIN", "WELCOME"};
 
+	if (type == TYPE_STARTS || type == TYPE_RENEW)
+		return type == TYPE_STARTS ? "STARTS" : "RENEW";
 	return type < sizeof name / sizeof *name ? name[type] : "?";
 }
 
@@ -103,6 +106,16 @@ void msg_hello_fini(struct msg_hello *m)
 	*m = (struct msg_hello){0};
 }
 
+void msg_starts_encode(const struct start_tag *s, uint32_t n, struct buf *out)
+{
+	buf_put_u16(out, (uint16_t)n);
+	for (uint32_t i = 0; i < n; i++) {
+		buf_put_u64(out, s[i].replica);
+		buf_put_u64(out, s[i].first_counter);
+		buf_put_u64(out, s[i].tag);
+	}
+}
+
 void msg_hello_encode(const struct msg_hello *m, struct buf *out)
 {
 	buf_put_u32(out, m->protocol);
@@ -110,12 +123,7 @@ void msg_hello_encode(const struct msg_hello *m, struct buf *out)
 	buf_put_u64(out, m->replica);
 	buf_put_u64(out, m->tag);
 	vector_put(out, &m->knowledge);
-	buf_put_u16(out, m->n_start);
-	for (uint16_t i = 0; i < m->n_start; i++) {
-		buf_put_u64(out, m->start[i].replica);
-		buf_put_u64(out, m->start[i].first_counter);
-		buf_put_u64(out, m->start[i].tag);
-	}
+	msg_starts_encode(m->start, m->n_start, out);
 	buf_put_u16(out, m->n_member);
 	for (uint16_t i = 0; i < m->n_member; i++) {
 		buf_put_u64(out, m->member[i].replica);
@@ -124,23 +132,26 @@ void msg_hello_encode(const struct msg_hello *m, struct buf *out)
 	buf_put(out, m->live.b, ROOT_LEN);
 }
 
-static int take_starts(struct reader *r, struct msg_hello *m)
+static int read_starts(struct reader *r, struct start_tag **ret, uint16_t *ret_n)
 {
 	uint16_t n = read_u16(r);
+	struct start_tag *s = NULL;
 
-	if (r->bad || n > MEMBERS_MAX || r->left < (size_t)n * 24)
+	if (r->bad || n > STARTS_MAX || r->left < (size_t)n * 24)
 		return -EPROTO;
-	if (n && !(m->start = reallocarray(NULL, n, sizeof *m->start)))
+	if (n && !(s = reallocarray(NULL, n, sizeof *s)))
 		return -ENOMEM;
-	for (m->n_start = 0; m->n_start < n; m->n_start++) {
-		struct start_tag *s = &m->start[m->n_start];
-
-		s->replica = read_u64(r);
-		s->first_counter = read_u64(r);
-		s->tag = read_u64(r);
+	for (uint16_t i = 0; i < n; i++) {
+		s[i].replica = read_u64(r);
+		s[i].first_counter = read_u64(r);
+		s[i].tag = read_u64(r);
 	}
+	*ret = s;
+	*ret_n = n;
 	return 0;
 }
+
+static int take_starts(struct reader *r, struct msg_hello *m) { return read_starts(r, &m->start, &m->n_start); }
 
 static int take_members(struct reader *r, struct msg_hello *m)
 {
@@ -306,23 +317,6 @@ int msg_gone_decode(const uint8_t *body, size_t len, uint8_t *ret_reason)
 	return 0;
 }
 
-int msg_want_decode(const uint8_t *body, size_t len, uint8_t *ret_kind, struct id *ret)
-{
-	if (len != 1 + ID_LEN)
-		return -EPROTO;
-	*ret_kind = body[0];
-	memcpy(ret->b, body + 1, ID_LEN);
-	return 0;
-}
-
-int msg_credit_decode(const uint8_t *body, size_t len, uint64_t *ret_bytes)
-{
-	if (len != 8)
-		return -EPROTO;
-	*ret_bytes = le64_load(body);
-	return 0;
-}
-
 int msg_ping_decode(const uint8_t *body, size_t len, bool *ret_answer)
 {
 	if (len != 1 || body[0] > 1)
@@ -400,5 +394,45 @@ int msg_welcome_decode(const uint8_t *body, size_t len, struct msg_welcome *ret)
 	take_text(&r, ret->address, sizeof ret->address);
 	if (!reader_done(&r) || !ret->replica || !replica_name_valid(ret->name))
 		return -EPROTO;
+	return 0;
+}
+
+/* ---- STARTS, RENEW ---- */
+
+int msg_starts_decode(const uint8_t *body, size_t len, struct start_tag **ret, uint32_t *ret_n)
+{
+	struct reader r = reader_of(body, len);
+	struct start_tag *s = NULL;
+	uint16_t n = 0;
+	int err = read_starts(&r, &s, &n);
+
+	if (!err && (err = done(&r)))
+		free(s);
+	if (err)
+		return err;
+	*ret = s;
+	*ret_n = n;
+	return 0;
+}
+
+void msg_renew_encode(const struct identity *m, struct buf *out)
+{
+	buf_put_u64(out, m->replica);
+	buf_put_str(out, m->name, strlen(m->name));
+	buf_put(out, m->static_public, sizeof m->static_public);
+}
+
+int msg_renew_decode(const uint8_t *body, size_t len, struct identity *ret)
+{
+	struct reader r = reader_of(body, len);
+	struct identity m = {.replica = read_u64(&r)};
+	const uint8_t *key;
+
+	take_text(&r, m.name, sizeof m.name);
+	key = read_bytes(&r, sizeof m.static_public);
+	if (done(&r) || !m.replica || m.replica > INT64_MAX || !replica_name_valid(m.name))
+		return -EPROTO;
+	memcpy(m.static_public, key, sizeof m.static_public);
+	*ret = m;
 	return 0;
 }

@@ -11,12 +11,12 @@
  *   GET      node 16 | dot 16 | forms u8 | resume page u64 | count u16, held (node 16, dot 16, root 32) each
  *   DATA     last u8 | chunk (replicate.h: content_source_next)
  *   GONE     reason u8 (1: no such dot any more, 2: damaged here)
- *   WANT     kind u8 | id 16
- *   CREDIT   bytes u64
  *   PING     answer u8 (0: please answer, 1: the answer)
  *   BYE      code u16 | text str
  *   JOIN     protocol u32 | replica u64 | ciphers u32 (bit n: cipher n works here) | name str | address str
  *   WELCOME  cipher u32 | master key 32 | replica u64 | name str | static public key 32 | address str
+ *   STARTS   count u16, (replica u64, first counter u64, tag u64) each
+ *   RENEW    replica u64 | name str | static public key 32
  * A body that is too short, too long or has a value out of bounds is -EPROTO, and the receiver says BYE. The encoders append to `out`, whose err
  * says whether memory lasted; the decoders allocate only what the bytes at hand fill. No state, any thread. */
 #ifndef TWOFOLD_MESSAGE_H
@@ -25,8 +25,9 @@
 
 #define PROTOCOL_VERSION 1
 enum message_type {
-	TYPE_HELLO = 1, TYPE_BATCH, TYPE_PART, TYPE_END, TYPE_ACK, TYPE_GET, TYPE_DATA, TYPE_GONE, TYPE_WANT, TYPE_CREDIT, TYPE_PING, TYPE_BYE,
-	TYPE_JOIN, TYPE_WELCOME
+	TYPE_HELLO = 1, TYPE_BATCH, TYPE_PART, TYPE_END, TYPE_ACK, TYPE_GET, TYPE_DATA, TYPE_GONE, TYPE_PING = 11, TYPE_BYE,
+	TYPE_JOIN, TYPE_WELCOME,
+	TYPE_STARTS = 40, TYPE_RENEW
 };
 enum { BATCH_CATCHING_UP = 1 };
 enum { END_CUT = 1 };
@@ -34,10 +35,10 @@ enum { ACK_LEFT_OUT = 1 };
 enum { GONE_REPLACED = 1, GONE_DAMAGED = 2 };
 enum bye_code {
 	BYE_STOPPING = 1, BYE_PROTOCOL, BYE_VERSION, BYE_REMOVED, BYE_UNKNOWN, BYE_DUPLICATE, BYE_PAUSED, BYE_RESTORED, BYE_ERROR,
-	BYE_TOKEN, BYE_TOKEN_USED, BYE_TOKEN_EXPIRED, BYE_NAME, BYE_CIPHER, BYE_RENEW
+	BYE_TOKEN, BYE_TOKEN_USED, BYE_TOKEN_EXPIRED, BYE_NAME, BYE_CIPHER, BYE_RENEW, BYE_RENEWED
 };
 #define HELD_MAX 64       /* contents named in one GET */
-#define MEMBERS_MAX 1024  /* entries of HELLO's lists */
+#define MEMBERS_MAX 1024  /* entries of HELLO's list of members */
 #define BYE_TEXT_MAX 200
 #define PART_BODY_MAX (4u << 20) /* fits what the channel takes */
 #define HELLO_BODY_MAX (1u << 20)
@@ -47,9 +48,6 @@ enum bye_code {
 size_t message_body_max(uint8_t type);
 const char *message_name(uint8_t type); /* "HELLO", ...; "?" */
 
-struct start_tag {
-	uint64_t replica, first_counter, tag;
-};
 struct member_knowledge {
 	uint64_t replica;
 	struct vector knowledge;
@@ -67,6 +65,13 @@ struct msg_hello {
 void msg_hello_fini(struct msg_hello *m);
 void msg_hello_encode(const struct msg_hello *m, struct buf *out);
 int msg_hello_decode(const uint8_t *body, size_t len, struct msg_hello *ret); /* msg_hello_fini on success */
+
+/* Pairs that came to be known since HELLO. *ret: malloc'ed. */
+void msg_starts_encode(const struct start_tag *s, uint32_t n, struct buf *out);
+int msg_starts_decode(const uint8_t *body, size_t len, struct start_tag **ret, uint32_t *ret_n);
+/* The sender will go on as this replica. */
+void msg_renew_encode(const struct identity *m, struct buf *out);
+int msg_renew_decode(const uint8_t *body, size_t len, struct identity *ret); /* -EPROTO also for a name that is none, or replica 0 */
 
 struct msg_batch {
 	uint8_t flags;
@@ -100,8 +105,6 @@ int msg_get_decode(const uint8_t *body, size_t len, struct msg_get *ret);
 void msg_data_encode(bool last, const void *chunk, size_t len, struct buf *out);
 int msg_data_decode(const uint8_t *body, size_t len, bool *ret_last, const uint8_t **ret_chunk, size_t *ret_len); /* borrowed */
 int msg_gone_decode(const uint8_t *body, size_t len, uint8_t *ret_reason);
-int msg_want_decode(const uint8_t *body, size_t len, uint8_t *ret_kind, struct id *ret);
-int msg_credit_decode(const uint8_t *body, size_t len, uint64_t *ret_bytes);
 int msg_ping_decode(const uint8_t *body, size_t len, bool *ret_answer);
 
 struct msg_bye {

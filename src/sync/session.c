@@ -31,6 +31,7 @@ void session_free(struct session *s)
 		return;
 	send_fini(s);
 	receive_fini(s);
+	session_starts_fini(s);
 	vector_fini(&s->peer_has);
 	free(s);
 }
@@ -110,39 +111,22 @@ int session_learn(struct session *s, const struct vector *k)
 int session_start(struct session *s)
 {
 	struct session_volume *v = &s->c.volume;
-	struct start_tag start = {.replica = s->c.replica, .tag = v->start_tag(v->v)};
-	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .replica = s->c.replica, .tag = start.tag, .start = &start, .n_start = 1};
+	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .replica = s->c.replica, .tag = v->start_tag(v->v)};
 	struct buf body = {0};
 	int err = v->knowledge(v->v, &m.knowledge);
 
 	if (!err)
 		err = v->live_root(v->v, &m.live);
+	if (!err)
+		err = starts_hello(s, &m.knowledge, &m);
 	if (err) {
-		vector_fini(&m.knowledge);
+		msg_hello_fini(&m);
 		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
 	}
-	start.first_counter = vector_get(&m.knowledge, s->c.replica) + 1;
 	msg_hello_encode(&m, &body);
-	vector_fini(&m.knowledge);
+	msg_hello_fini(&m);
 	err = session_send(s, TYPE_HELLO, 0, &body);
 	buf_fini(&body);
-	return err;
-}
-
-/* Nothing leaves a replica before it is flushed there: who has less of its own changes than another has of them was put back to an older copy. */
-static int check_history(struct session *s, const struct msg_hello *m)
-{
-	struct vector mine = {0};
-	uint64_t me = s->c.replica, peer = s->c.peer;
-	int err = s->c.volume.knowledge(s->c.volume.v, &mine);
-
-	if (err)
-		return session_fail(s, err, BYE_ERROR, "cannot read what this replica has: %s", strerror(-err));
-	if (vector_get(&m->knowledge, me) > vector_get(&mine, me))
-		err = session_fail(s, -ESTALE, BYE_RESTORED, "replica %016llx was restored from an older copy; join it anew", (unsigned long long)me);
-	else if (vector_get(&mine, peer) > vector_get(&m->knowledge, peer))
-		err = session_fail(s, -ESTALE, BYE_RESTORED, "replica %016llx was restored from an older copy; join it anew", (unsigned long long)peer);
-	vector_fini(&mine);
 	return err;
 }
 
@@ -160,9 +144,9 @@ static int take_hello(struct session *s, const uint8_t *body, size_t len)
 		err = session_fail(s, -EPROTO, BYE_DUPLICATE, "the peer is this replica itself, or a copy of its store");
 	else if (m.replica != s->c.peer)
 		err = session_fail(s, -EPROTO, BYE_PROTOCOL, "the peer's key and replica id do not belong together");
-	else
-		err = check_history(s, &m);
-	if (!err) {
+	else if (!(err = starts_take_hello(s, &m)) && s->starts.doubtful)
+		s->hello_seen = true;
+	if (!err && !s->starts.doubtful) {
 		s->hello_seen = true;
 		s->rx.look = true;
 		s->peer_tag = m.tag;
@@ -201,18 +185,9 @@ static int take_bye(struct session *s, const uint8_t *body, size_t len)
 		snprintf(m.text, sizeof m.text, "closed"), m.code = BYE_PROTOCOL;
 	s->over = true;
 	s->bye_code = m.code;
+	s->starts.confirmed = s->starts.renew_sent && m.code == BYE_RENEWED;
 	snprintf(s->error, sizeof s->error, "%s", m.text);
 	return -ECONNRESET;
-}
-
-static int take_ignored(struct session *s, uint8_t type, const uint8_t *body, size_t len)
-{
-	struct id id;
-	uint64_t bytes;
-	uint8_t kind;
-	int err = type == TYPE_WANT ? msg_want_decode(body, len, &kind, &id) : msg_credit_decode(body, len, &bytes);
-
-	return err ? session_bad(s, err, type) : 0;
 }
 
 int session_receive(struct session *s, uint8_t type, uint32_t request, const uint8_t *body, size_t len)
@@ -226,6 +201,9 @@ int session_receive(struct session *s, uint8_t type, uint32_t request, const uin
 		return take_bye(s, body, len);
 	if ((type == TYPE_HELLO) == s->hello_seen)
 		return session_bad(s, -EPROTO, type);
+	/* what was under way when the contradiction was seen */
+	if (s->starts.doubtful && type != TYPE_RENEW)
+		return 0;
 	switch (type) {
 	case TYPE_HELLO:
 		return take_hello(s, body, len);
@@ -241,11 +219,12 @@ int session_receive(struct session *s, uint8_t type, uint32_t request, const uin
 		return receive_data(s, request, body, len);
 	case TYPE_GONE:
 		return receive_gone(s, request, body, len);
+	case TYPE_STARTS:
+		return starts_take(s, body, len);
+	case TYPE_RENEW:
+		return starts_take_renew(s, body, len);
 	case TYPE_PING:
 		return take_ping(s, body, len);
-	case TYPE_WANT:   /* a part is sent again with the batch that follows what its asker has: nothing to do */
-	case TYPE_CREDIT: /* TCP's window is the flow control of this version */
-		return take_ignored(s, type, body, len);
 	default:
 		return session_bad(s, -EPROTO, type);
 	}
@@ -257,7 +236,7 @@ int session_work(struct session *s)
 
 	if (s->over)
 		return -ECONNRESET;
-	if (!s->hello_seen)
+	if (!s->hello_seen || s->starts.doubtful)
 		return 0;
 	more_in = receive_work(s);
 	if (more_in < 0)
@@ -288,6 +267,8 @@ int session_tick(struct session *s)
 		snprintf(s->error, sizeof s->error, "nothing heard for %llu seconds", SILENCE_NS / 1000000000ull);
 		return -ETIMEDOUT;
 	}
+	if ((err = starts_tick(s, now)))
+		return err;
 	send_tick(s, now);
 	receive_tick(s, now);
 	if (now - s->last_sent_ns < PING_NS || !session_has_room(s))
@@ -312,7 +293,7 @@ uint16_t session_bye_code(const struct session *s) { return s->bye_code; }
 
 static enum peer_state state_of(const struct session *s, const struct vector *mine)
 {
-	if (!s->hello_seen)
+	if (!s->hello_seen || s->starts.doubtful)
 		return PEER_CONNECTING;
 	if ((s->tx.active && s->tx.catching_up) || (s->rx.open && s->rx.catching_up))
 		return PEER_CATCHING_UP;

@@ -8,6 +8,8 @@
  *   receiver  BATCH -> records and wants -> GETs (at most ASKED_MAX, ASKED_BIG_MAX of them big) -> END seen and complete -> apply -> ACK;
  *             what comes of the next step meanwhile is kept aside (one step, bounded)
  *             between batches it asks for contents that are held without their bytes, after HELLO, after each cut and each LOOK_NS
+ *   starts    compared at HELLO, and where STARTS came, at END (session_starts.c). Where they contradict, nothing more is sent or taken but RENEW: the restored
+ *             or copied side says as whom it goes on, the other one notes that and says BYE
  * Everything the peer says is bounded; what breaks the protocol ends the session with BYE and leaves the volume as it was. Output is made only
  * while less than OUTPUT_MAX bytes wait in the channel, so that a peer that stops reading costs no memory. */
 #ifndef TWOFOLD_SESSION_H
@@ -31,6 +33,7 @@
 #define SILENCE_NS (120ull * 1000000000) /* nothing heard for so long: dead (a long apply is silent; the network's death shows earlier) */
 #define LOOK_NS (1000ull * 1000000)      /* between looks for contents that are held without their bytes; the volume says which are due */
 #define REPLACED_NS (60ull * 1000000000) /* for so long at most a content that changed while it was sent holds up who waits for the peer */
+#define DOUBT_NS (60ull * 1000000000) /* a restored or copied peer has so long to say RENEW */
 #define RETRY_NS (30ull * 1000000000)    /* after a batch of which the peer could not take all */
 
 /* What a session calls of the volume: the functions of replicate.h, or a test's. */
@@ -57,6 +60,13 @@ struct session_volume {
 	int (*batch_apply)(struct batch *b, const struct vector *end);
 	int (*set_peer_knowledge)(struct volume *v, uint64_t replica, const struct vector *k);
 	struct stats *stats; /* or NULL */
+	/* NULL, all six: starts are not compared */
+	int (*starts)(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n);
+	int (*starts_learn)(struct volume *v, const struct start_tag *s, uint32_t n);
+	int (*starts_check)(struct volume *v, uint64_t peer, const struct vector *knowledge, const struct start_tag *s, uint32_t n, struct doubt *ret);
+	int (*renew_prepare)(struct volume *v, uint64_t from, struct identity *ret);
+	int (*disown)(struct volume *v, uint64_t replica, uint64_t from);
+	int (*peer_renewed)(struct volume *v, uint64_t peer, const struct identity *fresh);
 };
 void session_volume_real(struct volume *v, struct session_volume *ret); /* session_volume.c */
 
@@ -95,6 +105,8 @@ uint64_t session_peer_tag(const struct session *s);               /* drawn at th
 /* Has the peer acknowledged contents whose bytes it did not get, as they changed meanwhile? They come with a later batch. Then what it has said that it
  * holds is no promise of durability. */
 bool session_left_replaced(const struct session *s);
+/* The peer knows the identity that was prepared (volume_renew_prepare): it may be taken once all sessions are over. */
+bool session_wants_renewal(const struct session *s);
 const char *session_error(const struct session *s);               /* "" while all is well */
 uint16_t session_bye_code(const struct session *s);               /* that the peer or we said; 0 */
 /* Fills state, backlog_*, oldest_ns, lag_ns, saved_bytes; leaves the rest. Asks the volume: once a second is fine. */

@@ -242,6 +242,8 @@ static int take_end(struct session *s, uint32_t number, const uint8_t *body, siz
 	vector_fini(&r->end.knowledge);
 	r->end = m;
 	r->end_seen = true;
+	if ((m.flags & END_CUT) && (err = starts_at_end(s, &m.knowledge)))
+		return err;
 	return collect_wants(s);
 }
 

@@ -99,6 +99,8 @@ static int send_end(struct session *s, bool cut)
 	struct buf body = {0};
 	int err;
 
+	if (cut && (err = starts_before_end(s, &t->upto)))
+		return err;
 	if (cut)
 		m.knowledge = t->upto;
 	msg_mark_encode(&m, &body);

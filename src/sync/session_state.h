@@ -62,6 +62,14 @@ struct receiving {
 	uint32_t ahead_steps, ahead_number;
 };
 
+struct starts {
+	struct start_tag *told, *heard; /* owned; told: all that the peer has of us; heard: since HELLO, not learned yet */
+	uint32_t n_told, n_heard;
+	bool doubtful;       /* see session.h; only RENEW and BYE are taken */
+	bool renew_sent, confirmed;
+	uint64_t doubt_ns;
+};
+
 struct session {
 	struct session_config c;
 	bool hello_seen, over;
@@ -71,6 +79,7 @@ struct session {
 	struct sending tx;
 	struct serving serving;
 	struct receiving rx;
+	struct starts starts;
 	uint16_t bye_code;
 	char error[BYE_TEXT_MAX + 1];
 };
@@ -82,6 +91,15 @@ int session_send(struct session *s, uint8_t type, uint32_t request, const struct
 bool session_has_room(const struct session *s);
 int session_learn(struct session *s, const struct vector *k); /* the peer has this durably */
 
+/* session_starts.c */
+int starts_hello(struct session *s, const struct vector *knowledge, struct msg_hello *m); /* fills m->start, owned by it */
+int starts_take_hello(struct session *s, const struct msg_hello *m);
+int starts_take(struct session *s, const uint8_t *body, size_t len);
+int starts_take_renew(struct session *s, const uint8_t *body, size_t len);
+int starts_before_end(struct session *s, const struct vector *cut);       /* sends those that the peer has not heard of */
+int starts_at_end(struct session *s, const struct vector *end);           /* compares and learns what came; s->starts.doubtful says how it went */
+int starts_tick(struct session *s, uint64_t now_ns);
+void session_starts_fini(struct session *s);
 /* session_send.c */
 int send_work(struct session *s);
 int send_ack(struct session *s, uint32_t number, const uint8_t *body, size_t len);

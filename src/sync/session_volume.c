@@ -22,6 +22,12 @@ void session_volume_real(struct volume *v, struct session_volume *ret)
 		.batch_content_gone = batch_content_gone,
 		.batch_complete = batch_complete,
 		.batch_apply = batch_apply,
+		.starts = volume_starts,
+		.starts_learn = volume_starts_learn,
+		.starts_check = volume_starts_check,
+		.renew_prepare = volume_renew_prepare,
+		.disown = volume_disown,
+		.peer_renewed = volume_peer_renewed,
 		.set_peer_knowledge = volume_set_peer_knowledge,
 		.stats = volume_stats(v),
 	};

@@ -174,6 +174,9 @@ struct volume {
 	struct volume_options options;
 	atomic_bool read_only; /* asked for, or after a failed flush */
 	uint64_t start_tag;
+	struct start_tag *starts; /* (tree) owned, sorted by replica and counter; see replicate.h */
+	uint32_t n_starts;
+	bool starts_changed; /* (tree) */
 	uint64_t self; /* header.replica */
 
 	pthread_mutex_t commit_mu;
@@ -372,6 +375,16 @@ int peers_load(struct volume *v); /* members, peers; sets alone */
 int members_load(struct volume *v); /* after member rows changed; under tree_mu */
 int peers_write(struct volume *v); /* all peer rows; inside of a transaction */
 void peers_fini(struct volume *v);
+int member_write(struct volume *v, uint64_t replica, const struct member *m); /* inside of a transaction: a new version of its part */
+
+/* starts.c */
+int starts_load(struct volume *v);  /* at open; adds this start */
+int starts_write(struct volume *v); /* inside of a transaction */
+void starts_fini(struct volume *v);
+int starts_renew(struct volume *v, uint64_t was, uint64_t from); /* own starts from there on are the new replica's */
+void starts_forget(struct volume *v, uint64_t replica, uint64_t from);
+/* renew.c: before the head is read: a change of identity whose transaction was committed is brought to the end. */
+int renew_finish(struct volume *v);
 
 /* ---- commit.c ---- */
 int commit_init(struct volume *v);

@@ -129,18 +129,15 @@ struct set_member {
 	const struct member *m;
 };
 
-/* Inside of the transaction: a new version of the member's part. */
-static int write_member(void *ctx)
+int member_write(struct volume *v, uint64_t replica, const struct member *m)
 {
 	static const struct blob none;
-	struct set_member *s = ctx;
-	struct volume *v = s->v;
 	struct buf old = {0}, record = {0};
-	struct part p = {.kind = PART_MEMBER, .opened = true, .member = *s->m}, before = {0};
-	int e = journal_member_get(v->journal, s->replica, &old);
+	struct part p = {.kind = PART_MEMBER, .opened = true, .member = *m}, before = {0};
+	int e = journal_member_get(v->journal, replica, &old);
 	bool had = !e;
 
-	le64_store(p.id.b, s->replica);
+	le64_store(p.id.b, replica);
 	e = had ? part_parse(v->keys, old.p, old.len, false, &before) : e == -ENOENT ? 0 : e;
 	if (!e && had) {
 		p.vector = before.vector; /* borrowed */
@@ -151,14 +148,21 @@ static int write_member(void *ctx)
 	e = e ? e : part_seal(v->keys, &p, &record);
 	if (!e) {
 		txn_roots(v->writing, had ? (struct blob){old.p, old.len} : none, false, (struct blob){record.p, record.len}, false);
-		e = txn_dot(v->writing, PART_MEMBER, s->replica, p.stamp.dot, before.stamp.dot);
+		e = txn_dot(v->writing, PART_MEMBER, replica, p.stamp.dot, before.stamp.dot);
 	}
-	e = e ? e : journal_member_put(v->journal, s->replica, record.p, record.len);
+	e = e ? e : journal_member_put(v->journal, replica, record.p, record.len);
 	vector_fini(&p.vector);
 	part_fini(&before);
 	buf_fini(&old);
 	buf_fini(&record);
 	return e;
+}
+
+static int write_member(void *ctx)
+{
+	struct set_member *s = ctx;
+
+	return member_write(s->v, s->replica, s->m);
 }
 
 int volume_set_member(struct volume *v, uint64_t replica, const struct member *m)

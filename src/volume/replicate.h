@@ -10,6 +10,41 @@ void volume_set_commit_listener(struct volume *v, void (*fn)(void *ctx), void *c
 int volume_knowledge(struct volume *v, struct vector *ret);
 uint64_t volume_start_tag(struct volume *v); /* drawn at each start */
 
+/* ---- starts (starts.c): is a store the only one that makes a replica's changes? ----
+ * Each start of a replica draws a tag; the first change made under it gives the pair (first counter, tag). The pairs travel with the knowledge. Where two
+ * replicas name different starts for one change, or somebody has more changes of a replica than that replica itself, a store was put back from a backup
+ * or copied, and its changes from that one on are ambiguous. */
+#define STARTS_MAX 4096u
+struct start_tag {
+	uint64_t replica, first_counter, tag;
+};
+struct doubt {
+	uint64_t replica, from; /* its changes from this counter on */
+	bool give_way;          /* of a third replica: it is us whose changes get new dots */
+};
+/* The pairs whose first change is inside of upto; malloc'ed. */
+int volume_starts(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n);
+/* Adds what a peer says; written with the next commit. -ENOMEM. */
+int volume_starts_learn(struct volume *v, const struct start_tag *s, uint32_t n);
+/* Compares a peer's knowledge and pairs with ours. 1 and *ret where they contradict (of us first, then of the peer), 0, -ENOMEM. */
+int volume_starts_check(struct volume *v, uint64_t peer, const struct vector *knowledge, const struct start_tag *s, uint32_t n, struct doubt *ret);
+
+/* ---- a new identity (renew.c) ---- */
+struct identity {
+	uint64_t replica;
+	char name[33];
+	uint8_t static_public[32];
+};
+/* This store was restored or copied: draws the identity that it is to take (flushed; asked again, the same one, with the smaller `from`). */
+int volume_renew_prepare(struct volume *v, uint64_t from, struct identity *ret);
+/* Takes the identity that was prepared: what is held of our own changes from the doubtful one on becomes changes of the new replica, and our knowledge ends before
+ * it. No session may run. The header changes. 0; -ENOENT: nothing is prepared. */
+int volume_renew(struct volume *v);
+/* What is held of another replica's changes from `from` on becomes our own, and our knowledge of it ends before. */
+int volume_disown(struct volume *v, uint64_t replica, uint64_t from);
+/* A peer says that it goes on as another replica: makes that a member and a peer. 0 also where it is known already; -EEXIST: id or key belong to another. */
+int volume_peer_renewed(struct volume *v, uint64_t peer, const struct identity *fresh);
+
 /* ---- sending ---- */
 /* Lists parts outside `have` and inside `upto` as of now, records verbatim, each as u32 length + bytes appended to out; parents before children, a
  * node's parts near its place. `*cursor` starts at 0 and is opaque; *ret_more says whether to call again. Up to max_rows / max_bytes a call.

@@ -110,6 +110,7 @@ static void volume_free(struct volume *v)
 	refs_fini(v);
 	commit_fini(v);
 	peers_fini(v);
+	starts_fini(v);
 	vector_fini(&v->knowledge);
 	vector_fini(&v->knowledge_flushed);
 	vector_fini(&v->pending_knowledge);
@@ -298,7 +299,9 @@ static int open_journal(struct volume *v)
 		log_error("%s: journal.db is missing", v->path);
 		e = -EUCLEAN;
 	}
+	e = e ? e : renew_finish(v);
 	e = e ? e : head_read(v);
+	e = e ? e : starts_load(v);
 	e = e ? e : peers_load(v);
 	return e ? e : exceptions_load(v);
 }
@@ -328,7 +331,6 @@ static int open_all(struct volume *v, const void *secret, size_t len, enum slot_
 		make_reserve(v);
 		unlinkat(v->dirfd, FAILED_NOTE, 0);
 	}
-	env_random(v->env, &v->start_tag, sizeof v->start_tag);
 	return e;
 }
 

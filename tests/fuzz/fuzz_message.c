@@ -56,8 +56,9 @@ static void try_small(uint8_t type, const uint8_t *p, size_t len, struct buf *ou
 	struct msg_join join;
 	struct msg_welcome welcome;
 	const uint8_t *chunk;
-	uint64_t bytes;
-	struct id id;
+	struct start_tag *starts;
+	struct identity renew;
+	uint32_t n_starts;
 	uint8_t kind;
 	bool flag;
 	size_t n;
@@ -91,11 +92,15 @@ static void try_small(uint8_t type, const uint8_t *p, size_t len, struct buf *ou
 	case TYPE_GONE:
 		msg_gone_decode(p, len, &kind);
 		break;
-	case TYPE_WANT:
-		msg_want_decode(p, len, &kind, &id);
+	case TYPE_STARTS:
+		if (!(err = msg_starts_decode(p, len, &starts, &n_starts))) {
+			msg_starts_encode(starts, n_starts, out);
+			free(starts);
+		}
 		break;
-	case TYPE_CREDIT:
-		msg_credit_decode(p, len, &bytes);
+	case TYPE_RENEW:
+		if (!(err = msg_renew_decode(p, len, &renew)))
+			msg_renew_encode(&renew, out);
 		break;
 	case TYPE_PING:
 		msg_ping_decode(p, len, &flag);

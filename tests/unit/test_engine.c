@@ -113,6 +113,21 @@ int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vecto
 
 	LOCKED(int, v, vector_covers(&n->f.peer_knowledge[n->peer[0].replica], upto) && !n_behind);
 }
+/* a fake volume was never copied */
+int volume_starts(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n)
+{
+	*ret_n = 0;
+	return (*ret = malloc(1)) ? 0 : -ENOMEM;
+}
+int volume_starts_learn(struct volume *v, const struct start_tag *s, uint32_t n) { return 0; }
+int volume_starts_check(struct volume *v, uint64_t peer, const struct vector *knowledge, const struct start_tag *s, uint32_t n, struct doubt *ret)
+{
+	return 0;
+}
+int volume_renew_prepare(struct volume *v, uint64_t from, struct identity *ret) { return -ENOSYS; }
+int volume_renew(struct volume *v) { return -ENOENT; }
+int volume_disown(struct volume *v, uint64_t replica, uint64_t from) { return -ENOSYS; }
+int volume_peer_renewed(struct volume *v, uint64_t peer, const struct identity *fresh) { return -EEXIST; }
 const struct header *volume_header(const struct volume *v) { return &node_of_const(v)->h; }
 const struct keyring *volume_keyring(const struct volume *v) { return node_of_const(v)->k; }
 struct stats *volume_stats(const struct volume *v) { return NULL; }

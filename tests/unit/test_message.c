@@ -179,7 +179,32 @@ static void test_data_and_small(void)
 	CHECK_EQ(msg_ping_decode((const uint8_t *)"\1", 1, &flag), 0);
 	CHECK_EQ(msg_ping_decode((const uint8_t *)"\1", 0, &flag), -EPROTO);
 	for (unsigned type = 0; type < 256; type++)
-		CHECK_EQ(message_body_max((uint8_t)type) > 0, type >= TYPE_HELLO && type <= TYPE_WELCOME);
+		CHECK_EQ(message_body_max((uint8_t)type) > 0,
+			(type >= TYPE_HELLO && type <= TYPE_GONE) || (type >= TYPE_PING && type <= TYPE_WELCOME) || type == TYPE_STARTS || type == TYPE_RENEW);
+}
+
+static void test_starts(void)
+{
+	struct start_tag s[2] = {{1, 2, 3}, {4, 5, 6}}, *got;
+	struct identity m = {9, "desk-0001", {1, 2, 3}}, back;
+	struct buf b = {0};
+	uint32_t n = 0;
+
+	msg_starts_encode(s, 2, &b);
+	CHECK_EQ(msg_starts_decode(b.p, b.len, &got, &n), 0);
+	CHECK(n == 2 && !memcmp(got, s, sizeof s));
+	free(got);
+	CHECK_EQ(msg_starts_decode(b.p, b.len - 1, &got, &n), -EPROTO);
+	b.p[1] = 255; /* more than there are bytes, and more than the maximum */
+	CHECK_EQ(msg_starts_decode(b.p, b.len, &got, &n), -EPROTO);
+	buf_fini(&b);
+	msg_renew_encode(&m, &b);
+	CHECK_EQ(msg_renew_decode(b.p, b.len, &back), 0);
+	CHECK(back.replica == 9 && !strcmp(back.name, m.name) && !memcmp(back.static_public, m.static_public, 32));
+	CHECK_EQ(msg_renew_decode(b.p, b.len - 1, &back), -EPROTO);
+	b.p[10] = '/';
+	CHECK_EQ(msg_renew_decode(b.p, b.len, &back), -EPROTO);
+	buf_fini(&b);
 }
 
 static void test_bye(void)
@@ -227,6 +252,7 @@ int main(void)
 	test_get();
 	test_data_and_small();
 	test_bye();
+	test_starts();
 	test_join();
 	return check_result();
 }

@@ -432,9 +432,88 @@ static void test_refusals(void)
 	put_hello(&h, 1, (struct dot){0});
 	refuses(false, TYPE_HELLO, 0, h.p, h.len, BYE_DUPLICATE);     /* ourselves */
 	buf_fini(&h);
-	put_hello(&h, 2, (struct dot){1, 2});
-	refuses(false, TYPE_HELLO, 0, h.p, h.len, BYE_RESTORED);      /* it has more of us than we */
-	buf_fini(&h);
+	refuses(true, TYPE_STARTS, 0, "\1\0xx", 4, BYE_PROTOCOL);
+	refuses(true, TYPE_RENEW, 0, zero, 42, BYE_PROTOCOL);
+	refuses(true, 9, 0, zero, 17, BYE_PROTOCOL);                  /* numbers that mean nothing */
+	refuses(true, 10, 0, zero, 8, BYE_PROTOCOL);
+}
+
+/* Starts that contradict: the restored side says RENEW and takes nothing else; the other one notes the new identity and says BYE. */
+static struct doubt fake_doubt;
+static uint32_t renewed;
+static int fake_starts(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n)
+{
+	if (!(*ret = calloc(1, sizeof **ret)))
+		return -ENOMEM;
+	**ret = (struct start_tag){fake_of(v)->replica, 1, 7};
+	*ret_n = 1;
+	return 0;
+}
+static int fake_learn(struct volume *v, const struct start_tag *s, uint32_t n) { return 0; }
+static int fake_check(struct volume *v, uint64_t peer, const struct vector *k, const struct start_tag *s, uint32_t n, struct doubt *ret)
+{
+	*ret = fake_doubt;
+	return fake_doubt.from != 0;
+}
+static int fake_prepare(struct volume *v, uint64_t from, struct identity *ret)
+{
+	CHECK_EQ(from, 3);
+	*ret = (struct identity){77, "a-004d", {1}};
+	return 0;
+}
+static int fake_disown(struct volume *v, uint64_t replica, uint64_t from) { return 0; }
+static int fake_renewed(struct volume *v, uint64_t peer, const struct identity *fresh)
+{
+	CHECK(peer == 1 && fresh->replica == 77 && !strcmp(fresh->name, "a-004d"));
+	renewed++;
+	return 0;
+}
+
+static struct session *session_with_starts(struct fake *f, uint64_t peer, struct wire *out)
+{
+	struct session_config c = {.volume = fake_table(f), .io = {.send = wire_send, .queued = wire_queued, .ctx = out}, .env = &test_env,
+		.replica = f->replica, .peer = peer};
+	struct session *s;
+
+	c.volume.starts = fake_starts;
+	c.volume.starts_learn = fake_learn;
+	c.volume.starts_check = fake_check;
+	c.volume.renew_prepare = fake_prepare;
+	c.volume.disown = fake_disown;
+	c.volume.peer_renewed = fake_renewed;
+	REQUIRE(!session_new(&c, &s));
+	return s;
+}
+
+static void test_starts(void)
+{
+	struct fake *a = fake_new(1), *b = fake_new(2);
+	struct pair p = {.a = {.f = a}, .b = {.f = b}};
+	int ra = 0, rb = 0;
+
+	p.a.out = p.b.in = &p.ab;
+	p.b.out = p.a.in = &p.ba;
+	fake_change(a, 1, 100);
+	fake_change(b, 2, 100);
+	p.a.s = session_with_starts(a, 2, &p.ab);
+	p.b.s = session_with_starts(b, 1, &p.ba);
+	CHECK(!session_start(p.a.s) && !session_start(p.b.s));
+	fake_doubt = (struct doubt){.replica = 1, .from = 3};
+	for (uint32_t i = 0; i < 200 && !ra; i++) {
+		ra = step(&p.a, i);
+		rb = rb < 0 ? rb : step(&p.b, i);
+		ra = ra > 0 ? 0 : ra;
+	}
+	CHECK_EQ(renewed, 1);
+	CHECK_EQ(ra, -ECONNRESET);
+	CHECK(rb < 0);
+	CHECK(session_wants_renewal(p.a.s) && !session_wants_renewal(p.b.s));
+	CHECK_EQ(session_bye_code(p.a.s), BYE_RENEWED);
+	CHECK_EQ(p.ab.batches + p.ba.batches, 0);
+	fake_doubt = (struct doubt){0};
+	pair_cut(&p);
+	fake_free(a);
+	fake_free(b);
 }
 
 /* A peer that asks and never reads: the queue stays bounded, and too many requests are refused. */
@@ -505,6 +584,7 @@ int main(void)
 		test_random(seed);
 	CHECK(random_gone > 0 && random_resumed > 0); /* or the histories are too tame */
 	test_refusals();
+	test_starts();
 	test_bounds();
 	test_time();
 	return check_result();

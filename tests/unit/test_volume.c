@@ -909,6 +909,70 @@ static void test_refusals(void)
 	remove_store();
 }
 
+/* Starts: what each was made under, what contradicts, and a new identity that keeps what is held. */
+static void test_starts(void)
+{
+	struct start_tag *s = NULL, other[1];
+	struct identity id = {0};
+	struct doubt d = {0};
+	struct vector k = {0}, more = {0};
+	struct inode_attr a;
+	char text[8];
+	size_t len = 0;
+	uint32_t n = 0;
+
+	create();
+	struct volume *v = reopen(true);
+	struct peer_config peer = {.replica = 9, .address = "host:7420"};
+	uint64_t self = volume_header(v)->replica;
+	CHECK_EQ(volume_set_peer(v, &peer), 0);
+	inum f = make(v, ROOT_INUM, "f", S_IFREG | 0644);
+	CHECK_EQ(volume_write(v, f, 0, "hello", 5, true, false), 0);
+	make(v, ROOT_INUM, "gone", S_IFREG | 0644);
+	CHECK_EQ(volume_commit(v), 0);
+	CHECK_EQ(volume_knowledge(v, &k), 0);
+	CHECK_EQ(volume_starts(v, &k, &s, &n), 0);
+	REQUIRE(n >= 1 && s[n - 1].replica == self && s[n - 1].tag == volume_start_tag(v));
+	CHECK_EQ(volume_starts_check(v, 9, &k, s, n, &d), 0);
+	/* another store of ours made the same changes under another start */
+	other[0] = s[n - 1];
+	other[0].tag++;
+	CHECK_EQ(volume_starts_check(v, 9, &k, other, 1, &d), 1);
+	CHECK(d.replica == self && d.from == other[0].first_counter);
+	/* somebody has more of us than we */
+	CHECK_EQ(vector_copy(&more, &k), 0);
+	CHECK_EQ(vector_add(&more, (struct dot){self, vector_get(&k, self) + 5}), 0);
+	CHECK_EQ(volume_starts_check(v, 9, &more, s, n, &d), 1);
+	CHECK(d.replica == self && d.from == vector_get(&k, self) + 1);
+	/* of a start that nothing was made under yet */
+	other[0] = (struct start_tag){self, vector_get(&k, self) + 1, 5};
+	CHECK_EQ(volume_starts_check(v, 9, &k, other, 1, &d), 0);
+	/* it goes on as another replica */
+	CHECK_EQ(volume_unlink(v, ROOT_INUM, "gone", 4), 0);
+	CHECK_EQ(volume_renew_prepare(v, s[n - 1].first_counter, &id), 0);
+	CHECK(id.replica && id.replica != self);
+	CHECK_EQ(volume_renew(v), 0);
+	CHECK_EQ(volume_renew(v), -ENOENT);
+	CHECK_EQ(volume_header(v)->replica, id.replica);
+	vector_fini(&k);
+	CHECK_EQ(volume_knowledge(v, &k), 0);
+	CHECK_EQ(vector_get(&k, self), s[n - 1].first_counter - 1);
+	CHECK(vector_get(&k, id.replica) > 0);
+	free(s);
+	CHECK_EQ(volume_close(v), 0);
+	v = reopen(true);
+	CHECK_EQ(volume_header(v)->replica, id.replica);
+	CHECK_EQ(volume_resolve(v, "f", &a), 0);
+	CHECK_EQ(volume_read(v, a.ino, 0, text, sizeof text, &len), 0);
+	CHECK(len == 5 && !memcmp(text, "hello", 5));
+	CHECK_EQ(volume_resolve(v, "gone", &a), -ENOENT);
+	make(v, ROOT_INUM, "after", S_IFREG | 0644);
+	CHECK_EQ(volume_close(v), 0);
+	vector_fini(&k);
+	vector_fini(&more);
+	remove_store();
+}
+
 int main(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -928,6 +992,7 @@ int main(int argc, char **argv)
 		test_readdir();
 		test_rename_over();
 		test_peers();
+		test_starts();
 		for (unsigned s = 1; s <= 4; s++)
 			test_random(s, 15, s & 1);
 	}

@@ -688,6 +688,14 @@ static struct timespec deadline_in(int timeout_ms)
 	return t;
 }
 
+static bool past(const struct timespec *end)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec > end->tv_sec || (t.tv_sec == end->tv_sec && t.tv_nsec >= end->tv_nsec);
+}
+
 /* Locked. 0: all connected peers have it; -EAGAIN: one has not; -ENOTCONN: none is connected; 0 also without peers. */
 static int look_in_sync(struct engine *e, const struct vector *target)
 {
@@ -720,6 +728,9 @@ int engine_wait_in_sync(struct engine *e, int timeout_ms)
 		waited = pthread_cond_timedwait(&e->cond, &e->lock, err == -ENOTCONN ? &connect_end : &end);
 	pthread_mutex_unlock(&e->lock);
 	vector_fini(&target);
+	/* what peers have sent is known here by now, but perhaps not all of its bytes have come */
+	while (!err && volume_awaits_contents(e->v) && !past(&end))
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 

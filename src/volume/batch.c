@@ -352,14 +352,31 @@ static int refetch_named(struct batch *b, const struct part *p)
 }
 
 #define REFETCH_MAX 1024
-#define REFETCH_FIRST_NS (1000ull * 1000000)
-#define REFETCH_TRIES 5 /* the last pause is 4^5 times the first: 17 minutes */
+#define REFETCH_FIRST_NS (250ull * 1000000)
+#define REFETCH_TRIES 6 /* the last pause is 4^6 times the first: 17 minutes */
 
 /* What the bytes of x are needed for was asked for: if nobody has them, again later. Deleted contents that came back with a concurrent edit may be nowhere. */
 static void note_try(struct exc *x, uint64_t now)
 {
 	x->try_ns = now + (REFETCH_FIRST_NS << (2 * x->tries));
 	x->tries += x->tries < REFETCH_TRIES;
+}
+
+#define AWAITED_TRIES 2
+bool volume_awaits_contents(struct volume *v)
+{
+	bool some = false;
+
+	tree_lock(v);
+	for (struct list *i = v->exceptions->all.next; i != &v->exceptions->all && !some; i = i->next) {
+		const struct exc *x = LIST_OF(i, struct exc, at);
+		struct vnode *n;
+		if (x->parent || x->tries > AWAITED_TRIES || vnode_get(v, x->node, &n))
+			continue;
+		some = vnode_lacks_bytes(n);
+	}
+	tree_unlock(v);
+	return some;
 }
 
 /* Those that are not shown since no peer has given them up to now. */

@@ -95,6 +95,8 @@ struct content_want {
 /* Takes one record (copied). Old (its dot is in our knowledge) or beaten ones are dropped silently, invalid ones refused: logged, counted,
  * and 0 is returned (the rest of the batch goes on, I8). -ENOMEM, -EIO. */
 int batch_part(struct batch *b, const uint8_t *record, size_t len);
+/* Is something not shown here for lack of its bytes, for which peers are still being asked? False where all of them had to say that they have none. */
+bool volume_awaits_contents(struct volume *v);
 /* Hands out wants one after the other: 1 and *ret (valid until batch_apply or batch_free), 0: none (now). */
 int batch_next_want(struct batch *b, const struct content_want **ret);
 /* One chunk of an answer, in order; last: that was the end. 0: go on; 1: complete and verified (root agrees); -EPROTO: malformed; -EBADMSG: does not

@@ -133,6 +133,7 @@ const struct keyring *volume_keyring(const struct volume *v) { return node_of_co
 struct stats *volume_stats(const struct volume *v) { return NULL; }
 bool volume_is_read_only(const struct volume *v) { return false; }
 int volume_commit(struct volume *v) { return 0; }
+bool volume_awaits_contents(struct volume *v) { (void)v; return false; }
 void volume_set_commit_listener(struct volume *v, void (*fn)(void *ctx), void *ctx)
 {
 	node_of(v)->listener_ctx = ctx;

@@ -30,6 +30,7 @@ int cmd_status(int argc, char **argv);
 int cmd_sync(int argc, char **argv);
 int cmd_log(int argc, char **argv);
 int cmd_conflicts(int argc, char **argv);
+int cmd_deletions(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int mount_helper(int argc, char **argv); /* STORE MOUNTPOINT [-o OPTIONS] as mount(8) calls it */
@@ -62,6 +63,7 @@ struct run_options { /* of mount and serve */
 	unsigned commit_ms;
 	enum fsync_mode fsync;
 	unsigned fsync_timeout_ms; /* 0: the default */
+	bool apply_deletions;      /* deletions=apply: nothing is held */
 	bool has_uid, has_gid, has_umask;
 	uint32_t uid, gid, umask;
 	char *lists[3]; /* copies of the -o lists, which the strings above point into */
@@ -115,6 +117,7 @@ int query_run(struct query *q, int argc, char **argv); /* exit code */
 int query_status(struct query *q, int argc, char **argv);
 int query_peer(struct query *q, int argc, char **argv);
 int query_log(struct query *q, int argc, char **argv);
+int query_deletions(struct query *q, int argc, char **argv);
 int query_conflicts(struct query *q, int argc, char **argv);
 int query_invite(struct query *q, int argc, char **argv);
 int query_sync(struct query *q, int argc, char **argv);

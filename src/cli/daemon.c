@@ -199,7 +199,8 @@ static int serve(struct daemon_run *d, const char *mountpoint, const struct run_
 static int run(const char *store, const char *mountpoint, const struct run_options *o, struct secret *s, int ready_fd)
 {
 	struct daemon_run d = {.ready_fd = ready_fd};
-	struct volume_options vo = {.commit_ms = o->commit_ms, .read_only = o->ro, .background = true, .lock_wait_ms = LOCK_WAIT_MS, .fsync = o->fsync};
+	struct volume_options vo = {.commit_ms = o->commit_ms, .read_only = o->ro, .background = true, .lock_wait_ms = LOCK_WAIT_MS, .fsync = o->fsync,
+		.hold_deletions = !o->apply_deletions};
 	struct rlimit files;
 	int r, code;
 

@@ -24,7 +24,8 @@ const struct command commands[] = {
 	{"status", cmd_status, "status [STORE|MOUNTPOINT] [--watch] [--json]"},
 	{"sync", cmd_sync, "sync MOUNTPOINT [--timeout 60s]"},
 	{"log", cmd_log, "log STORE|MOUNTPOINT [--follow] [--json]"},
-	{"conflicts", cmd_conflicts, "conflicts STORE|MOUNTPOINT"},
+	{"conflicts", cmd_conflicts, "conflicts STORE|MOUNTPOINT [list | keep PATH | restore PATH]"},
+	{"deletions", cmd_deletions, "deletions STORE|MOUNTPOINT [show|accept|undo]"},
 	{"key", cmd_key, "key list|add|remove STORE ..."},
 	{"bench", cmd_bench, "bench disk|sql|replicate [--dir DIR] [--size 1G] [--scale 1] [--passes N] [--seconds N] [--cipher NAME]\n"
 			     "          [--engine fio|builtin] [--cached] [--json] [--svg FILE]"},

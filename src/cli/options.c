@@ -58,7 +58,11 @@ static int set_value(struct run_options *o, const char *word, char *value, bool 
 		o->key.extpass = value;
 	else if (!strcmp(word, "listen"))
 		o->listen = value;
-	else if (mounting && !strcmp(word, "fsync"))
+	else if (!strcmp(word, "deletions")) {
+		o->apply_deletions = !strcmp(value, "apply");
+		if (!o->apply_deletions && strcmp(value, "hold"))
+			return usage_error("deletions=%s: hold or apply", value);
+	} else if (mounting && !strcmp(word, "fsync"))
 		r = set_fsync(o, value);
 	else if (!strcmp(word, "commit")) {
 		r = number(word, value, 10, 3600, &n);

@@ -1,6 +1,7 @@
 /* log: the journal, readable. conflicts: what is shown under another name than it was given. */
 #include "cli.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,8 +115,26 @@ static bool print_conflict(void *ctx, const char *shown, const char *of, struct 
 	return q->flush(q);
 }
 
+/* keep PATH, restore PATH: path below the root of the volume. */
+static int settle(struct query *q, const char *how, const char *path)
+{
+	uint32_t removed = 0;
+	bool keep = !strcmp(how, "keep");
+	int r = keep ? volume_conflict_keep(q->volume, path, &removed) : volume_conflict_restore(q->volume, path);
+
+	if (r)
+		buf_printf(q->err, "twofold: conflicts: %s: %s\n", path, r == -ENOENT ? "no conflict has this path; `twofold conflicts` lists them" : strerror(-r));
+	else if (keep)
+		buf_printf(q->out, "kept; %" PRIu32 " other version%s removed\n", removed, removed == 1 ? "" : "s");
+	else
+		buf_printf(q->out, "restored; the version that had the name stands where the copy was\n");
+	return r == -ENOENT ? EXIT_FAILED : exit_for(r);
+}
+
 int query_conflicts(struct query *q, int argc, char **argv)
 {
+	if (argc == 4)
+		return settle(q, argv[2], argv[3]);
 	int r = volume_conflicts(q->volume, print_conflict, q);
 
 	if (r)
@@ -123,20 +142,39 @@ int query_conflicts(struct query *q, int argc, char **argv)
 	return exit_for(r);
 }
 
-static int run_client(int argc, char **argv, const char *name, bool with_follow)
+int query_deletions(struct query *q, int argc, char **argv)
+{
+	const char *what = argc > 2 ? argv[2] : "show";
+	uint32_t n = volume_held(q->volume);
+
+	if (!strcmp(what, "show")) {
+		buf_printf(q->out, n ? "%" PRIu32 " deletions from peers are held: their names are shown as if nothing had happened\n" : "no deletions are held\n", n);
+		return EXIT_DONE;
+	}
+	if (strcmp(what, "accept") && strcmp(what, "undo")) {
+		buf_printf(q->err, "twofold: deletions: show, accept or undo\n");
+		return EXIT_USAGE;
+	}
+	int r = volume_held_end(q->volume, !strcmp(what, "undo"));
+	if (r)
+		buf_printf(q->err, "twofold: deletions: %s\n", r == -ENOENT ? "none are held" : strerror(-r));
+	else
+		buf_printf(q->out, "%" PRIu32 " deletions %s, on all replicas\n", n, strcmp(what, "undo") ? "carried out" : "undone");
+	return r == -ENOENT ? EXIT_FAILED : exit_for(r);
+}
+
+int cmd_log(int argc, char **argv)
 {
 	static const struct option options[] = {{"follow", 0, NULL, 'f'}, {"json", 0, NULL, 'j'}, {"passfile", 1, NULL, 'p'},
 		{"keyfile", 1, NULL, 'k'}, {"extpass", 1, NULL, 'e'}, {0}};
 	struct key_source key = {0};
-	char *request[5] = {(char *)name, NULL, NULL, NULL, NULL};
+	char *request[5] = {(char *)"log", NULL, NULL, NULL, NULL};
 	int n = 2, c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
 		switch (c) {
 		case 'f':
 		case 'j':
-			if (!with_follow)
-				return usage_error("%s: only STORE or MOUNTPOINT", name);
 			if (n < 4)
 				request[n++] = (char *)(c == 'f' ? "--follow" : "--json");
 			break;
@@ -146,10 +184,66 @@ static int run_client(int argc, char **argv, const char *name, bool with_follow)
 		default: return EXIT_USAGE;
 		}
 	if (argc - optind != 1)
-		return usage_error("%s: one STORE or MOUNTPOINT is needed", name);
+		return usage_error("log: one STORE or MOUNTPOINT is needed");
 	request[1] = argv[optind];
 	return query_client(n, request, 1, &key);
 }
 
-int cmd_log(int argc, char **argv) { return run_client(argc, argv, "log", true); }
-int cmd_conflicts(int argc, char **argv) { return run_client(argc, argv, "conflicts", false); }
+
+/* Key options, STORE or MOUNTPOINT, and up to two words after it: sent as `name` and these. */
+static int simple_client(int argc, char **argv, const char *name, int *ret_n, char **request, struct key_source *key)
+{
+	static const struct option options[] = {{"passfile", 1, NULL, 'p'}, {"keyfile", 1, NULL, 'k'}, {"extpass", 1, NULL, 'e'}, {0}};
+	int n = 0, c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		switch (c) {
+		case 'p': key->passfile = optarg; break;
+		case 'k': key->keyfile = optarg; break;
+		case 'e': key->extpass = optarg; break;
+		default: return EXIT_USAGE;
+		}
+	if (argc - optind < 1 || argc - optind > 3)
+		return usage_error("%s: one STORE or MOUNTPOINT is needed, and what to do", name);
+	request[n++] = (char *)name;
+	while (optind < argc)
+		request[n++] = argv[optind++];
+	*ret_n = n;
+	return 0;
+}
+
+int cmd_conflicts(int argc, char **argv)
+{
+	struct key_source key = {0};
+	char *request[5] = {NULL}, root[4096];
+	int n = 0, r = simple_client(argc, argv, "conflicts", &n, request, &key);
+
+	if (r)
+		return r;
+	if (n > 2 && strcmp(request[2], "list") && strcmp(request[2], "keep") && strcmp(request[2], "restore"))
+		return usage_error("conflicts: list, keep PATH or restore PATH");
+	if (n > 2 && (!strcmp(request[2], "list") ? n != 3 : n != 4))
+		return usage_error("conflicts: %s", n == 3 ? "a PATH is needed" : "list takes no PATH");
+	if (n == 4) {
+		/* as a program sees it, or below the root */
+		size_t len = (size_t)snprintf(root, sizeof root, "%s/", request[1]);
+		while (len > 1 && len < sizeof root && root[len - 2] == '/')
+			root[--len] = 0;
+		if (len < sizeof root && !strncmp(request[3], root, len))
+			request[3] += len;
+	}
+	return query_client(n == 3 ? 2 : n, request, 1, &key);
+}
+
+int cmd_deletions(int argc, char **argv)
+{
+	struct key_source key = {0};
+	char *request[5] = {NULL};
+	int n = 0, r = simple_client(argc, argv, "deletions", &n, request, &key);
+
+	if (r)
+		return r;
+	if (n > 3)
+		return usage_error("deletions: show, accept or undo");
+	return query_client(n, request, 1, &key);
+}

@@ -76,8 +76,8 @@ static int put_status(struct query *q, bool json)
 	struct peer_status *s;
 	struct root root = {0};
 	char id[ID_HEX_LEN + 1];
-	uint32_t n;
-	bool all = true;
+	uint32_t n, held = volume_held(q->volume);
+	bool all = !held;
 	int r = volume_peer_statuses(q->volume, &s, &n);
 
 	if (!r)
@@ -92,10 +92,12 @@ static int put_status(struct query *q, bool json)
 			h->name, cipher_name(h->cipher), volume_is_read_only(q->volume) ? "true" : "false");
 		for (int i = 0; i < ROOT_LEN; i++)
 			buf_printf(q->out, "%02x", root.b[i]);
-		buf_printf(q->out, "\",\"served\":%s,\"peers\":[", q->engine ? "true" : "false");
+		buf_printf(q->out, "\",\"served\":%s,\"held_deletions\":%" PRIu32 ",\"peers\":[", q->engine ? "true" : "false", held);
 	} else
 		buf_printf(q->out, "%s: replica %s of volume %s, cipher %s%s%s\n", volume_path(q->volume), h->name, id, cipher_name(h->cipher),
 			volume_is_read_only(q->volume) ? ", READ-ONLY" : "", q->engine ? "" : ", not served now");
+	if (!json && held)
+		buf_printf(q->out, "  %" PRIu32 " deletions from peers are held: `twofold deletions %s accept` or `undo`\n", held, volume_path(q->volume));
 	for (uint32_t i = 0; i < n; i++) {
 		if (json) {
 			buf_printf(q->out, i ? "," : "");

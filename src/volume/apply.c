@@ -264,6 +264,8 @@ static int arrive(struct apply *a, struct arrival *x)
 		return arrive_times(a, x);
 	case PART_MEMBER:
 		return arrive_member(a, x);
+	case PART_CONSENT:
+		return arrive_consent(a, x);
 	}
 	return 0;
 }
@@ -343,7 +345,7 @@ static int write_rows(void *ctx)
 	}
 	for (uint32_t i = 0; i < a->b->n && !e; i++) {
 		struct arrival *x = a->b->part[i];
-		if (!x->part.opened || x->part.kind == PART_MEMBER)
+		if (!x->part.opened || x->part.kind == PART_MEMBER || x->part.kind == PART_CONSENT)
 			e = other_arrives(v, &x->part, x->record.p, x->record.len);
 	}
 	return e ? e : exceptions_write(v);
@@ -485,6 +487,35 @@ int batch_apply(struct batch *b, const struct vector *end)
 		empty(b);
 		stats_since(b->v->stats, STAGE_APPLY, start);
 		stats_add(b->v->stats, COUNT_BATCHES_APPLIED, 1);
+	}
+	apply_fini(&a);
+	return e;
+}
+
+int apply_links(struct volume *v, int (*fn)(struct apply *a))
+{
+	struct batch none = {.v = v};
+	struct apply a = {.v = v, .b = &none};
+	int e = apply_begin(v);
+
+	if (e)
+		return e;
+	tree_lock(v);
+	e = fn(&a);
+	e = e ? e : follow(&a);
+	tree_unlock(v);
+	if (e) {
+		apply_cancel(v);
+		apply_fini(&a);
+		return e;
+	}
+	e = apply_end(v, NULL, write_rows, &a);
+	if (!e) {
+		tree_lock(v);
+		exceptions_written(v);
+		tree_unlock(v);
+		doom(&a);
+		tell_all(&a);
 	}
 	apply_fini(&a);
 	return e;

@@ -328,6 +328,14 @@ int arrive_deletion(struct apply *a, struct arrival *x)
 	}
 	if (e || !vlink_covered(l))
 		return e ? e : seed_links(a, n);
+	if ((l->flags & VL_LIVE) && (e = hold_deletion(a, l, x->part.stamp.dot)))
+		return e < 0 ? e : seed_links(a, n);
+	return arrive_kill(a, l, n);
+}
+
+int arrive_kill(struct apply *a, struct vlink *l, struct vnode *n)
+{
+	int e;
 	bool was = l->flags & VL_LIVE;
 	e = note_link(a, l);
 	if (!e && was) {

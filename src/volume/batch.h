@@ -118,6 +118,13 @@ int arrive_place(struct apply *a, struct arrival *x);
 int arrive_deletion(struct apply *a, struct arrival *x);
 int arrive_attrs(struct apply *a, struct arrival *x);
 int arrive_times(struct apply *a, struct arrival *x);
+/* A live link's deletion is carried out. */
+int arrive_kill(struct apply *a, struct vlink *l, struct vnode *n);
+/* hold.c: whether the deletion of a live link is held (then it is listed); 0 or 1. */
+int hold_deletion(struct apply *a, struct vlink *l, struct dot dot);
+int arrive_consent(struct apply *a, struct arrival *x);
+/* apply.c: changes links outside of a batch, with all that follows: fn under tree_mu with the gate held exclusively. */
+int apply_links(struct volume *v, int (*fn)(struct apply *a));
 /* Members and unknown kinds; inside of the transaction. */
 int other_arrives(struct volume *v, const struct part *p, const void *record, size_t len);
 /* Would a content with this clear half be held beside what n holds? n NULL: yes. */

@@ -165,7 +165,7 @@ static void memory_follows(struct txn *t, struct vector *knowledge)
 	*knowledge = (struct vector){0};
 	vector_fini(&v->pending_knowledge);
 	v->n_trash_pending = v->n_trash_gone = v->n_renumber = 0;
-	v->others_changed = v->peers_changed = v->starts_changed = false;
+	v->others_changed = v->peers_changed = v->starts_changed = v->hold.changed = false;
 	v->unflushed = true;
 	object_store_set_txn(v->objects, v->txn + 1);
 }
@@ -188,6 +188,8 @@ static int transaction(struct txn *t, const struct txn_hook *h)
 	e = e ? e : write_trash(t);
 	if (!e && v->peers_changed)
 		e = peers_write(v);
+	if (!e && v->hold.changed)
+		e = hold_write(v);
 	if (!e && v->starts_changed)
 		e = starts_write(v);
 	e = e ? e : next_knowledge(t, h, &knowledge);

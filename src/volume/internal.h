@@ -161,6 +161,16 @@ struct exceptions; /* exceptions.c: what is shown otherwise than recorded */
 struct ref_table;  /* refs.c: look-up counts */
 struct commit_queue; /* commit.c: who waits for a commit */
 
+/* Deletions of peers that are held (hold.c): known, but shown as if not there. All under tree_mu. */
+struct hold {
+	uint64_t *row; /* owned: links that live though a deletion has seen their place */
+	uint32_t n, cap;
+	uint64_t looked_seq;      /* volume.seq when all of them were looked at */
+	uint64_t since_ns, count; /* deletions received since then that took a name */
+	struct vector confirmed;  /* owned: deletions inside are not held */
+	bool changed;
+};
+
 #define SIZE_LOCKS 64
 struct volume {
 	char *path; /* absolute */
@@ -174,6 +184,7 @@ struct volume {
 	struct volume_options options;
 	atomic_bool read_only; /* asked for, or after a failed flush */
 	uint64_t start_tag;
+	struct hold hold;
 	struct start_tag *starts; /* (tree) owned, sorted by replica and counter; see replicate.h */
 	uint32_t n_starts;
 	bool starts_changed; /* (tree) */
@@ -383,6 +394,10 @@ int starts_write(struct volume *v); /* inside of a transaction */
 void starts_fini(struct volume *v);
 int starts_renew(struct volume *v, uint64_t was, uint64_t from); /* own starts from there on are the new replica's */
 void starts_forget(struct volume *v, uint64_t replica, uint64_t from);
+/* hold.c */
+int hold_load(struct volume *v);
+int hold_write(struct volume *v); /* inside of a transaction */
+void hold_fini(struct volume *v);
 /* renew.c: before the head is read: a change of identity whose transaction was committed is brought to the end. */
 int renew_finish(struct volume *v);
 

@@ -97,6 +97,9 @@ static void describe(struct volume *v, struct line *l, const struct part *p)
 	case PART_MEMBER:
 		l->detail = text("member %s%s", p->member.name, p->member.removed ? " removed" : "");
 		return;
+	case PART_CONSENT:
+		l->detail = text("held deletions are carried out");
+		return;
 	default:
 		l->detail = text("kind %u, unknown here", p->kind);
 		return;

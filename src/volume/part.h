@@ -10,6 +10,7 @@
  *   attrs    mode u32 (with type) | uid u32 | gid u32 | rdev u64 | count u16 | (name str | value u32 length + bytes) each, sorted by name
  *   times    mtime sec i64 nsec u32 | ctime sec i64 nsec u32
  *   member   removed u8 | name str | static public key 32 | address str
+ *   consent  what u8 (1: mass deletions); its vector is the knowledge of who said it: deletions inside are not held any more
  * A kind that is not known is kept and passed on unread: part_parse gives its clear half only. */
 #ifndef TWOFOLD_PART_H
 #define TWOFOLD_PART_H
@@ -17,7 +18,7 @@
 #include "ids.h"
 #include "keys.h"
 
-enum part_kind { PART_PLACE = 1, PART_DELETION, PART_CONTENT, PART_ATTRS, PART_TIMES, PART_MEMBER };
+enum part_kind { PART_PLACE = 1, PART_DELETION, PART_CONTENT, PART_ATTRS, PART_TIMES, PART_MEMBER, PART_CONSENT };
 #define NAME_LEN_MAX 255
 #define XATTRS_MAX_BYTES (512u << 10) /* names and values of one node */
 #define XATTR_VALUE_MAX 65536

@@ -11,7 +11,7 @@
 #define LENGTH_MAX ((uint64_t)INT64_MAX)
 #define NSEC_PER_SEC 1000000000u
 
-bool part_kind_known(uint8_t kind) { return kind >= PART_PLACE && kind <= PART_MEMBER; }
+bool part_kind_known(uint8_t kind) { return kind >= PART_PLACE && kind <= PART_CONSENT; }
 
 bool name_valid(const void *name, size_t len)
 {
@@ -126,6 +126,8 @@ static bool body_valid(const struct part *p)
 		return times_valid(&p->times);
 	case PART_MEMBER:
 		return member_valid(&p->member);
+	case PART_CONSENT:
+		return true;
 	}
 	return false;
 }
@@ -193,6 +195,9 @@ static void put_body(struct buf *b, const struct part *p)
 	case PART_TIMES:
 		put_time(b, &p->times.mtime);
 		put_time(b, &p->times.ctime);
+		break;
+	case PART_CONSENT:
+		buf_put_u8(b, 1);
 		break;
 	case PART_MEMBER:
 		buf_put_u8(b, p->member.removed);
@@ -353,6 +358,8 @@ static int get_body(struct reader *r, struct part *p)
 	case PART_MEMBER:
 		get_member(r, &p->member);
 		return 0;
+	case PART_CONSENT:
+		return read_u8(r) == 1 ? 0 : -EUCLEAN;
 	}
 	return -EUCLEAN;
 }

@@ -359,7 +359,7 @@ static int change(struct redot *r, const struct dot_row *d)
 
 	e = e ? e : part_parse(v->keys, old.p, old.len, true, &p);
 	/* a conflict copy hangs on its content's dot; unknown kinds cannot be sealed anew */
-	if (e || !p.opened || is_extra(v, d)) {
+	if (e || !p.opened || p.kind == PART_CONSENT || is_extra(v, d)) {
 		r->left++;
 		goto out;
 	}

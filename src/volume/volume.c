@@ -111,6 +111,7 @@ static void volume_free(struct volume *v)
 	commit_fini(v);
 	peers_fini(v);
 	starts_fini(v);
+	hold_fini(v);
 	vector_fini(&v->knowledge);
 	vector_fini(&v->knowledge_flushed);
 	vector_fini(&v->pending_knowledge);
@@ -302,6 +303,7 @@ static int open_journal(struct volume *v)
 	e = e ? e : renew_finish(v);
 	e = e ? e : head_read(v);
 	e = e ? e : starts_load(v);
+	e = e ? e : hold_load(v);
 	e = e ? e : peers_load(v);
 	return e ? e : exceptions_load(v);
 }

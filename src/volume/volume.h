@@ -22,6 +22,7 @@ struct volume_options {
 	unsigned commit_ms;    /* 0: 1000 */
 	bool read_only;
 	bool background;       /* a committer thread runs; false: only volume_commit commits (tests, simulation) */
+	bool hold_deletions;   /* past half of the names within a day further deletions of peers are held */
 	int lock_wait_ms;      /* wait for STORE/lock, e.g. 10,000 at mount */
 	enum fsync_mode fsync; /* other than FSYNC_LOCAL: volume_fsync always commits, so that peers can be waited for */
 };
@@ -182,6 +183,14 @@ int volume_log(struct volume *v, uint64_t after_seq, journal_fn *fn, void *ctx);
 /* Conflict copies and displaced names now shown: fn gets path shown and path recorded. */
 typedef bool conflict_fn(void *ctx, const char *shown, const char *of, struct stamp s, const char *replica_name);
 int volume_conflicts(struct volume *v, conflict_fn *fn, void *ctx);
+/* path: a copy, or a file that has copies (below the root). keep: it is the file from now on, the other versions are removed (*ret_removed of them). restore: a copy
+ * and its file change names, both stay. They commit. -ENOENT: no such conflict; what rename and unlink say. */
+int volume_conflict_keep(struct volume *v, const char *path, uint32_t *ret_removed);
+int volume_conflict_restore(struct volume *v, const char *path);
+/* Deletions of peers that are held: known here, but shown as if they were not there, until volume_held_end. */
+uint32_t volume_held(struct volume *v);
+/* Carries them out here and, by a part that says so, everywhere; or (undo) writes the names down again, everywhere. -ENOENT: none are held. */
+int volume_held_end(struct volume *v, bool undo);
 /* 32 bytes that are equal on two replicas exactly where their trees are (root `live`). */
 int volume_live_root(struct volume *v, struct root *ret);
 #endif

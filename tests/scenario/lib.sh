@@ -54,11 +54,11 @@ need() { local c; for c in "$@"; do command -v "$c" > /dev/null || skip "$c is n
 
 # init NAME [options]: a store $W/NAME.store of a new volume
 init() { local n=$1; shift; "$TWOFOLD" init "$W/$n.store" --name "$n" --passfile "$PASS" "$@" > /dev/null || die "init $n"; }
-# mnt NAME [OPTIONS]: mounts $W/NAME.store on $W/NAME
+# mnt NAME [OPTIONS]: mounts $W/NAME.store on $W/NAME. Tests delete as much as they like, so mass deletions are not held unless HOLD is set.
 mnt() {
     local n=$1 o=${2:-}
     mkdir -p "$W/$n" 2>/dev/null
-    "$TWOFOLD" mount "$W/$n.store" "$W/$n" -o "passfile=$PASS,allow_other${o:+,$o}" || die "mount $n"
+    "$TWOFOLD" mount "$W/$n.store" "$W/$n" -o "passfile=$PASS,allow_other,deletions=${HOLD:-apply}${o:+,$o}" || die "mount $n"
     mounted+=("$W/$n")
 }
 umnt() { "$TWOFOLD" umount "$W/$1" || die "umount $1"; }

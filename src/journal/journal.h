@@ -70,6 +70,7 @@ int journal_node_delete(struct journal *j, uint64_t row);
 int journal_node_renumber(struct journal *j, uint64_t row, uint64_t fresh);
 /* Rows > after in order, at most max (<= 256): *ret_n. */
 int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n);
+int journal_max_local(struct journal *j, uint64_t *ret); /* the largest object number named anywhere; 0: none */
 int journal_count_nodes(struct journal *j, uint64_t *ret); /* a scan */
 
 /* ---- links ---- */
@@ -201,4 +202,16 @@ typedef int group_row_fn(void *ctx, uint64_t member, uint64_t lead);
 int journal_groups(struct journal *j, group_row_fn *fn, void *ctx);
 int journal_group_put(struct journal *j, uint64_t member, uint64_t lead);
 int journal_group_delete(struct journal *j, uint64_t member);
+
+/* ---- samples: history for the report (journal_sample.c) ---- */
+struct sample_row {
+	uint64_t at_s; /* wall clock */
+	uint64_t peer; /* replica */
+	uint64_t backlog_files, backlog_bytes, lag_us, sent_bytes, received_bytes;
+};
+typedef int sample_row_fn(void *ctx, const struct sample_row *s);
+/* In a journal that cannot hold samples (older, opened read-only) these do nothing and return 0. */
+int journal_sample_put(struct journal *j, const struct sample_row *s);
+int journal_sample_thin(struct journal *j, uint64_t now_s); /* keeps the table within its bound */
+int journal_samples(struct journal *j, uint64_t after_s, sample_row_fn *fn, void *ctx); /* in order of time */
 #endif

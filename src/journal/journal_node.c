@@ -118,6 +118,14 @@ int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint3
 	return numbers(j, st, ret_rows, max, ret_n);
 }
 
+int journal_max_local(struct journal *j, uint64_t *ret)
+{
+	int e = 0;
+	sqlite3_stmt *st = statement(j, ST_MAX_LOCAL, &e);
+
+	return st ? one_number(j, st, ret) : e;
+}
+
 int journal_count_nodes(struct journal *j, uint64_t *ret)
 {
 	int e = 0;

@@ -26,6 +26,8 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_BASE_NODE_RENUMBER] = "UPDATE base SET base_node=?2 WHERE base_node=?1",
 	[ST_ORPHANS] = "SELECT row FROM node WHERE orphan!=0 AND row>?1 ORDER BY row LIMIT ?2",
 	[ST_COUNT_NODES] = "SELECT count(*) FROM node",
+	[ST_MAX_LOCAL] = "SELECT max(l) FROM (SELECT max(local) l FROM node WHERE local!=0 UNION ALL SELECT max(local) FROM content_extra"
+			 " UNION ALL SELECT max(local) FROM base UNION ALL SELECT max(local) FROM trash)",
 
 	[ST_LINK_GET] = "SELECT " LINK_COLUMNS " FROM link WHERE row=?1",
 	[ST_LINK_BY_ID] = "SELECT row FROM link WHERE id=?1",
@@ -84,6 +86,10 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_GROUPS] = "SELECT member, lead FROM grp",
 	[ST_GROUP_PUT] = "INSERT OR REPLACE INTO grp(member, lead) VALUES(?1,?2)",
 	[ST_GROUP_DELETE] = "DELETE FROM grp WHERE member=?1",
+
+	[ST_SAMPLES] = "SELECT at, peer, files, bytes, lag, sent, received FROM sample WHERE at>?1 ORDER BY at, peer",
+	[ST_SAMPLE_PUT] = "INSERT OR REPLACE INTO sample(at, peer, files, bytes, lag, sent, received) VALUES(?1,?2,?3,?4,?5,?6,?7)",
+	[ST_SAMPLE_THIN] = "DELETE FROM sample WHERE at<?1 OR (at<?2 AND at%?3>=?4)",
 };
 
 int journal_error(struct journal *j, int rc)

@@ -319,7 +319,7 @@ static int identify(struct connection *c)
 static int start_session(struct connection *c)
 {
 	struct session_config g = {
-		.io = {.send = io_send, .queued = io_queued, .changed = io_changed, .ctx = c},
+		.io = {.send = io_send, .queued = io_queued, .changed = io_changed, .pages = heal_call_answer, .ctx = c},
 		.env = c->e->env,
 		.replica = volume_header(c->e->v)->replica,
 		.peer = c->peer,
@@ -411,7 +411,7 @@ static int heed_wake(struct connection *c)
 	}
 	if (atomic_exchange(&c->poked, false))
 		session_poke(c->session);
-	return 0;
+	return heal_call_send(c);
 }
 
 static void heed_news(struct connection *c, int more)
@@ -420,6 +420,7 @@ static void heed_news(struct connection *c, int more)
 		c->was_up = true;
 		c->connected_ns = env_wall_ns(c->e->env);
 		engine_connection_up(c);
+		volume_heal_poke(c->e->v);
 	}
 	if (!c->changed || !c->was_up)
 		return;

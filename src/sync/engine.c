@@ -147,6 +147,7 @@ void engine_connection_up(struct connection *c)
 		keep_new = newer || c->initiator == (mine < c->peer);
 		connection_stop(keep_new ? o : c, BYE_DUPLICATE, "another connection of the two is in use");
 	}
+	c->can_heal = session_can_heal(c->session);
 	c->up = true;
 	struct peering *p = engine_find(e, c->peer);
 	if (p) {
@@ -226,6 +227,7 @@ void engine_connection_over(struct connection *c, int err)
 		e->half_open--;
 	c->half_open = c->up = false;
 	c->finished = true;
+	heal_call_lost(c);
 	struct peering *p = c->peer ? engine_find(e, c->peer) : NULL;
 	if (p) {
 		known = true;
@@ -625,6 +627,7 @@ int engine_start(struct engine *e)
 	}
 	e->started = true;
 	volume_set_commit_listener(e->v, on_commit, e);
+	volume_heal_set_fetch(e->v, engine_heal_fetch, e);
 	publish(e);
 	return 0;
 }
@@ -638,7 +641,9 @@ void engine_stop(struct engine *e)
 	for (struct connection *c = e->connections; c; c = c->next)
 		connection_stop(c, BYE_STOPPING, "the replica is being unmounted");
 	e->stopping = true;
+	engine_event(e);
 	pthread_mutex_unlock(&e->lock);
+	volume_heal_set_fetch(e->v, NULL, NULL);
 	end_keeper(e);
 	end_acceptor(e);
 	pthread_join(e->waiter, NULL);

@@ -49,6 +49,7 @@ struct connection {
 	const char *stop_text;     /* static */
 	struct vector peer_has;    /* owned */
 	uint64_t peer_tag;
+	bool can_heal;
 	_Atomic bool poked;
 
 	struct channel *channel;   /* its thread only, as all below */
@@ -59,6 +60,16 @@ struct connection {
 	uint64_t sent_bytes, received_bytes, counted_bytes, rate_bytes, connected_ns, published_ns, ticked_ns;
 	unsigned silent_ticks;
 	char error[200];
+};
+
+/* One question to one peer; the volume asks one at a time. */
+struct heal_call {
+	struct connection *asked; /* NULL: none is under way */
+	bool sent, over;
+	uint32_t request;
+	struct heal_need need;
+	struct buf *answer; /* borrowed; filled before over */
+	int err;
 };
 
 struct engine {
@@ -82,6 +93,7 @@ struct engine {
 	unsigned half_open;
 	bool refresh;
 	bool renew, renewing; /* a peer knows our new identity; it is being taken, and no connection may start */
+	struct heal_call call;
 	struct durable_wait *waits; /* owned; durable.c */
 	bool give_up;
 };
@@ -100,6 +112,12 @@ void engine_connection_news(struct connection *c); /* what the peer has changed 
 void engine_connection_over(struct connection *c, int err);
 void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live);
 void engine_poke_others(struct engine *e, const struct connection *but);
+
+/* heal_calls.c */
+int engine_heal_fetch(void *e, const struct heal_need *n, unsigned attempt, struct buf *ret); /* a heal_fetch_fn */
+int heal_call_send(struct connection *c);    /* unlocked, by its thread: what it is to ask, if anything */
+void heal_call_answer(void *c, uint32_t request, const uint8_t *pages, size_t len); /* session_io.pages */
+void heal_call_lost(struct connection *c);   /* locked: it is over */
 
 /* durable.c */
 void *durable_main(void *e);

@@ -27,6 +27,10 @@ size_t message_body_max(uint8_t type)
 	case TYPE_WELCOME:
 	case TYPE_RENEW:
 		return 512;
+	case TYPE_NEED:
+		return 128;
+	case TYPE_PAGES:
+		return 1 + HEAL_PAGES_MAX * (4096 + 32);
 	case TYPE_STARTS:
 		return 2 + STARTS_MAX * 24;
 	default:
@@ -41,6 +45,8 @@ const char *message_name(uint8_t type)
 
 	if (type == TYPE_STARTS || type == TYPE_RENEW)
 		return type == TYPE_STARTS ? "STARTS" : "RENEW";
+	if (type == TYPE_NEED || type == TYPE_PAGES)
+		return type == TYPE_NEED ? "NEED" : "PAGES";
 	return type < sizeof name / sizeof *name ? name[type] : "?";
 }
 

@@ -17,18 +17,24 @@
  *   WELCOME  cipher u32 | master key 32 | replica u64 | name str | static public key 32 | address str
  *   STARTS   count u16, (replica u64, first counter u64, tag u64) each
  *   RENEW    replica u64 | name str | static public key 32
+ *   NEED     what u8 (1: sealed pages, 2: entries) | node 16 | object 16 | epoch u32 | root 32 | first page u64 | count u32
+ *   PAGES    status u8 (0: here, 1: not held here) | where here: count entries of 32 bytes, then for sealed pages count pages of 4096
+ * NEED and PAGES only between peers whose features have FEATURE_HEAL; `request` is the number that the asker chose.
  * A body that is too short, too long or has a value out of bounds is -EPROTO, and the receiver says BYE. The encoders append to `out`, whose err
  * says whether memory lasted; the decoders allocate only what the bytes at hand fill. No state, any thread. */
 #ifndef TWOFOLD_MESSAGE_H
 #define TWOFOLD_MESSAGE_H
+#include "heal.h"
 #include "replicate.h"
 
 #define PROTOCOL_VERSION 1
 enum message_type {
 	TYPE_HELLO = 1, TYPE_BATCH, TYPE_PART, TYPE_END, TYPE_ACK, TYPE_GET, TYPE_DATA, TYPE_GONE, TYPE_PING = 11, TYPE_BYE,
 	TYPE_JOIN, TYPE_WELCOME,
-	TYPE_STARTS = 40, TYPE_RENEW
+	TYPE_STARTS = 40, TYPE_RENEW,
+	TYPE_NEED = 50, TYPE_PAGES
 };
+#define FEATURE_HEAL UINT64_C(1)
 enum { BATCH_CATCHING_UP = 1 };
 enum { END_CUT = 1 };
 enum { ACK_LEFT_OUT = 1 };
@@ -106,6 +112,13 @@ void msg_data_encode(bool last, const void *chunk, size_t len, struct buf *out);
 int msg_data_decode(const uint8_t *body, size_t len, bool *ret_last, const uint8_t **ret_chunk, size_t *ret_len); /* borrowed */
 int msg_gone_decode(const uint8_t *body, size_t len, uint8_t *ret_reason);
 int msg_ping_decode(const uint8_t *body, size_t len, bool *ret_answer);
+
+/* message_heal.c. A request within bounds: what, count, first. */
+void msg_need_encode(const struct heal_need *m, struct buf *out);
+int msg_need_decode(const uint8_t *body, size_t len, struct heal_need *ret);
+/* pages NULL: not held. */
+void msg_pages_encode(const struct buf *pages, struct buf *out);
+int msg_pages_decode(const uint8_t *body, size_t len, const uint8_t **ret_pages, size_t *ret_len); /* borrowed; -ENOENT: not held there; -EPROTO */
 
 struct msg_bye {
 	uint16_t code;

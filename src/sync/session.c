@@ -111,7 +111,7 @@ int session_learn(struct session *s, const struct vector *k)
 int session_start(struct session *s)
 {
 	struct session_volume *v = &s->c.volume;
-	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .replica = s->c.replica, .tag = v->start_tag(v->v)};
+	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .features = FEATURE_HEAL, .replica = s->c.replica, .tag = v->start_tag(v->v)};
 	struct buf body = {0};
 	int err = v->knowledge(v->v, &m.knowledge);
 
@@ -150,6 +150,7 @@ static int take_hello(struct session *s, const uint8_t *body, size_t len)
 		s->hello_seen = true;
 		s->rx.look = true;
 		s->peer_tag = m.tag;
+		s->peer_features = m.features;
 		s->tx.poked = true;
 		s->tx.poked_ns = now_ns(s);
 		err = session_learn(s, &m.knowledge);
@@ -223,6 +224,10 @@ int session_receive(struct session *s, uint8_t type, uint32_t request, const uin
 		return starts_take(s, body, len);
 	case TYPE_RENEW:
 		return starts_take_renew(s, body, len);
+	case TYPE_NEED:
+		return heal_need(s, request, body, len);
+	case TYPE_PAGES:
+		return heal_pages(s, request, body, len);
 	case TYPE_PING:
 		return take_ping(s, body, len);
 	default:

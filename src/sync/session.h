@@ -59,6 +59,7 @@ struct session_volume {
 	bool (*batch_complete)(const struct batch *b);
 	int (*batch_apply)(struct batch *b, const struct vector *end);
 	int (*set_peer_knowledge)(struct volume *v, uint64_t replica, const struct vector *k);
+	int (*heal_serve)(struct volume *v, const struct heal_need *n, struct buf *out); /* or NULL */
 	struct stats *stats; /* or NULL */
 	/* NULL, all six: starts are not compared */
 	int (*starts)(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n);
@@ -74,6 +75,8 @@ struct session_io {
 	/* Queues a message (copied). 0 or -ENOMEM, or what the channel says; then the session is over. */
 	int (*send)(void *ctx, uint8_t type, uint32_t request, const void *body, size_t len);
 	size_t (*queued)(void *ctx);  /* bytes that wait to go out */
+	/* The answer to session_ask_pages, borrowed; NULL: the peer does not hold them. May be NULL: nothing is asked for. */
+	void (*pages)(void *ctx, uint32_t request, const uint8_t *pages, size_t len);
 	void (*changed)(void *ctx);   /* what the peer has, or our knowledge by a batch, grew; may be NULL */
 	void *ctx;
 };
@@ -96,6 +99,9 @@ int session_receive(struct session *s, uint8_t type, uint32_t request, const uin
 int session_work(struct session *s);
 void session_poke(struct session *s); /* something was committed here */
 int session_tick(struct session *s);  /* call once a second or so */
+/* Asks the peer for pages or entries of a content (heal.h): io.pages has the answer. -ENOTCONN: it cannot be asked. */
+int session_ask_pages(struct session *s, uint32_t request, const struct heal_need *n);
+bool session_can_heal(const struct session *s);
 /* Queues a BYE; the session is over. */
 void session_bye(struct session *s, enum bye_code code, const char *text);
 

@@ -75,6 +75,7 @@ struct session {
 	bool hello_seen, over;
 	struct vector peer_has;
 	bool left_replaced; /* see session_left_replaced */
+	uint64_t peer_features;
 	uint64_t peer_tag, last_sent_ns, last_heard_ns, replaced_ns;
 	struct sending tx;
 	struct serving serving;
@@ -100,6 +101,9 @@ int starts_before_end(struct session *s, const struct vector *cut);       /* sen
 int starts_at_end(struct session *s, const struct vector *end);           /* compares and learns what came; s->starts.doubtful says how it went */
 int starts_tick(struct session *s, uint64_t now_ns);
 void session_starts_fini(struct session *s);
+/* session_heal.c */
+int heal_need(struct session *s, uint32_t request, const uint8_t *body, size_t len);
+int heal_pages(struct session *s, uint32_t request, const uint8_t *body, size_t len);
 /* session_send.c */
 int send_work(struct session *s);
 int send_ack(struct session *s, uint32_t number, const uint8_t *body, size_t len);

@@ -22,6 +22,7 @@ void session_volume_real(struct volume *v, struct session_volume *ret)
 		.batch_content_gone = batch_content_gone,
 		.batch_complete = batch_complete,
 		.batch_apply = batch_apply,
+		.heal_serve = volume_heal_serve,
 		.starts = volume_starts,
 		.starts_learn = volume_starts_learn,
 		.starts_check = volume_starts_check,

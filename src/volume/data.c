@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "heal.h"
 #include "internal.h"
 
 #define LOG_FULL_TRIES 64 /* commits made because the redo log was full, before a write gives up */
@@ -106,24 +107,41 @@ static int64_t mtime_for(struct volume *v, struct vnode *n, bool set_times)
 	return t.sec * 1000000000 + t.nsec;
 }
 
-int volume_read(struct volume *v, inum ino, uint64_t off, void *buf, size_t len, size_t *ret_len)
+static int read_once(struct volume *v, inum ino, uint64_t off, void *buf, size_t len, size_t *ret_got, uint64_t *ret_bad)
 {
 	struct vnode *n;
 	struct filedata *f;
-	uint64_t bad = 0;
 	size_t got = 0;
 	int e = data_get(v, ino, false, &n, &f);
 
 	if (e)
 		return e;
-	e = filedata_read(f, off, buf, len, &got, &bad);
+	*ret_bad = off / PAGE_LEN;
+	e = filedata_read(f, off, buf, len, &got, ret_bad);
+	if (e == -ENOENT) /* its object's file is gone */
+		e = -EBADMSG;
 	if (e == -EBADMSG)
-		volume_mark_damaged(v, ino, bad);
+		volume_mark_damaged(v, ino, *ret_bad);
 	tree_lock(v);
 	if (!e && (n->flags & VN_DAMAGED) && got && n->damaged_page * PAGE_LEN >= off && n->damaged_page * PAGE_LEN < off + got)
 		n->flags &= ~(unsigned)VN_DAMAGED;
 	n->pins--;
 	tree_unlock(v);
+	*ret_got = got;
+	return e;
+}
+
+int volume_read(struct volume *v, inum ino, uint64_t off, void *buf, size_t len, size_t *ret_len)
+{
+	uint64_t bad = 0, healed = UINT64_MAX;
+	size_t got = 0;
+	int e = read_once(v, ino, off, buf, len, &got, &bad);
+
+	/* each round gets further: what was healed opens */
+	while (e == -EBADMSG && bad != healed && !volume_heal_wait(v, ino, bad, HEAL_WAIT_MS)) {
+		healed = bad;
+		e = read_once(v, ino, off, buf, len, &got, &bad);
+	}
 	if (!e || (e == -EBADMSG && got)) {
 		*ret_len = got;
 		e = 0;

@@ -242,7 +242,10 @@ struct volume {
 	struct txn *writing;              /* inside of a transaction (commit.h) */
 	uint64_t *trash_pending, *trash_gone; /* objects to name in the trash with the next COMMIT; files gone, rows left */
 	uint32_t n_trash_pending, n_trash_gone;
+	uint32_t n_adopting;    /* batches with objects that have a number but no record yet */
+	uint64_t adopting_from; /* their numbers start here */
 	uint64_t local_floor; /* objects below are named by the journal or in the trash */
+	struct healer *healer;       /* heal.c; NULL: none */
 	struct committer *committer; /* committer.c: the background thread, its own mutex inside; NULL: none */
 	atomic_bool unflushed;       /* a COMMIT is not flushed yet */
 	_Atomic uint64_t space_asked_ns;

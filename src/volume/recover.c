@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "object_heal.h"
 #include "batch.h"
 #include "commit.h"
 
@@ -142,10 +143,15 @@ static int empty_trash(struct volume *v)
 /* Objects made since the last full commit that no record names. */
 static int remove_strays(struct volume *v)
 {
-	uint64_t end = object_store_next_local(v->objects), row;
-	int e = 0;
+	uint64_t end, row, most = 0;
+	int e;
 
 	tree_lock(v);
+	/* objects/ may have lost files that the journal names: their numbers are not given again */
+	e = journal_max_local(v->journal, &most);
+	if (!e)
+		object_store_used_local(v->objects, most);
+	end = object_store_next_local(v->objects);
 	for (uint64_t local = v->local_floor ? v->local_floor : 1; local < end && !e; local++) {
 		e = journal_node_by_local(v->journal, local, &row);
 		if (e == -ENOENT)

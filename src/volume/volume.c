@@ -1,4 +1,6 @@
 /* A volume as a whole: making, opening, closing; its small common functions. */
+#include "heal.h"
+#include "object_heal.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -137,6 +139,7 @@ void volume_abandon(struct volume *v)
 {
 	if (!v)
 		return;
+	healer_stop(v);
 	committer_stop(v);
 	journal_abandon(v->journal);
 	v->journal = NULL;
@@ -147,6 +150,8 @@ static int open_objects(struct volume *v)
 {
 	int e = object_store_open(v->dirfd, v->keys, v->env, v->stats, v->options.read_only, &v->objects);
 
+	if (!e && !v->options.read_only)
+		e = object_heal_folders(v->objects);
 	v->data_env = (struct filedata_env){.objects = v->objects, .keys = v->keys, .env = v->env, .stats = v->stats};
 	return e;
 }
@@ -356,6 +361,8 @@ int volume_open(const char *path, const struct volume_options *o, const void *se
 	}
 	if (!e && o->background && !o->read_only)
 		e = committer_start(v);
+	if (!e && o->background && !o->read_only)
+		e = healer_start(v);
 	if (e) {
 		volume_abandon(v);
 		return e;
@@ -425,6 +432,7 @@ int volume_close(struct volume *v)
 	bool clean = false;
 	int e = 0;
 
+	healer_stop(v);
 	committer_stop(v);
 	if (!v->read_only) {
 		e = last_commit(v);

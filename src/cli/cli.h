@@ -33,6 +33,8 @@ int cmd_conflicts(int argc, char **argv);
 int cmd_deletions(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_metrics(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int mount_helper(int argc, char **argv); /* STORE MOUNTPOINT [-o OPTIONS] as mount(8) calls it */
 int umount_helper(int argc, char **argv);
 
@@ -103,6 +105,13 @@ struct daemon_state {
 };
 int daemon_run(const char *store, const char *mountpoint, const struct run_options *o);
 
+/* ---- sampler.c: history for the report, in the journal ---- */
+struct sampler;
+/* One thread; $TWOFOLD_SAMPLE: seconds between samples (60). NULL: none (read-only, or no memory, which is logged). */
+struct sampler *sampler_start(struct volume *v);
+void sampler_stop(struct sampler *s); /* NULL is legal */
+uint32_t sample_peers(struct volume *v, struct sample *ret, uint32_t max); /* how it stands now */
+
 /* ---- query.c: commands that run beside an open volume: in the daemon (engine may be set) or in the command itself. They write to out/err. ---- */
 struct query {
 	struct volume *volume;
@@ -121,6 +130,8 @@ int query_deletions(struct query *q, int argc, char **argv);
 int query_conflicts(struct query *q, int argc, char **argv);
 int query_invite(struct query *q, int argc, char **argv);
 int query_sync(struct query *q, int argc, char **argv);
+int query_metrics(struct query *q, int argc, char **argv);
+int query_report(struct query *q, int argc, char **argv);
 /* The client half for all of them: arg is a STORE or MOUNTPOINT in argv[target]; asks the daemon or opens the store. */
 int query_client(int argc, char **argv, int target, const struct key_source *key);
 #endif

@@ -171,6 +171,7 @@ static int serve_headless(struct daemon_run *d)
 static int serve(struct daemon_run *d, const char *mountpoint, const struct run_options *o)
 {
 	struct control *control = NULL;
+	struct sampler *sampler = NULL;
 	pthread_t signals;
 	int r = start_engine(d, o), closed;
 
@@ -182,10 +183,12 @@ static int serve(struct daemon_run *d, const char *mountpoint, const struct run_
 	if (!r)
 		r = -pthread_create(&signals, NULL, signal_loop, d);
 	if (!r) {
+		sampler = sampler_start(d->state.volume);
 		r = mountpoint ? serve_mount(d, mountpoint, o) : serve_headless(d);
 		pthread_cancel(signals);
 		pthread_join(signals, NULL);
 	}
+	sampler_stop(sampler);
 	control_stop(control);
 	if (d->engine) {
 		engine_stop(d->engine);

@@ -23,6 +23,8 @@ const struct command commands[] = {
 	{"peer", cmd_peer, "peer list|remove|pause|resume STORE|MOUNTPOINT [PEER]"},
 	{"status", cmd_status, "status [STORE|MOUNTPOINT] [--watch] [--json]"},
 	{"sync", cmd_sync, "sync MOUNTPOINT [--timeout 60s]"},
+	{"metrics", cmd_metrics, "metrics STORE|MOUNTPOINT [--textfile FILE]"},
+	{"report", cmd_report, "report STORE|MOUNTPOINT -o FILE.html"},
 	{"log", cmd_log, "log STORE|MOUNTPOINT [--follow] [--json]"},
 	{"conflicts", cmd_conflicts, "conflicts STORE|MOUNTPOINT [list | keep PATH | restore PATH]"},
 	{"deletions", cmd_deletions, "deletions STORE|MOUNTPOINT [show|accept|undo]"},

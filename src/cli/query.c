@@ -12,6 +12,7 @@ static const struct {
 	int (*run)(struct query *q, int argc, char **argv);
 } queries[] = {
 	{"status", query_status}, {"peer", query_peer}, {"log", query_log}, {"conflicts", query_conflicts}, {"deletions", query_deletions}, {"invite", query_invite}, {"sync", query_sync},
+	{"metrics", query_metrics}, {"report", query_report},
 };
 
 int query_run(struct query *q, int argc, char **argv)

@@ -50,6 +50,11 @@ static const char schema[] =
 	"CREATE TABLE exception(link INTEGER PRIMARY KEY, parent INTEGER NOT NULL, tag BLOB NOT NULL, name BLOB NOT NULL);"
 	"CREATE TABLE grp(member INTEGER PRIMARY KEY, lead INTEGER NOT NULL);";
 
+/* Came after the first release of format 1: added where it is missing. A program that does not know it leaves it alone. */
+static const char sample_schema[] =
+	"CREATE TABLE IF NOT EXISTS sample(at INTEGER, peer INTEGER, files INTEGER NOT NULL, bytes INTEGER NOT NULL, lag INTEGER NOT NULL,"
+	" sent INTEGER NOT NULL, received INTEGER NOT NULL, PRIMARY KEY(at, peer)) WITHOUT ROWID;";
+
 static int run(struct journal *j, const char *sql) { return journal_error(j, sqlite3_exec(j->db, sql, NULL, NULL, NULL)); }
 
 static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages)
@@ -72,6 +77,16 @@ static int pragma_number(struct journal *j, const char *sql, int64_t *ret)
 		*ret = sqlite3_column_int64(st, 0);
 	sqlite3_finalize(st);
 	return rc == SQLITE_ROW ? 0 : journal_error(j, rc);
+}
+
+static int find_samples(struct journal *j)
+{
+	int64_t n = 0;
+	int e = j->read_only ? 0 : run(j, sample_schema);
+
+	e = e ? e : pragma_number(j, "SELECT count(*) FROM sqlite_master WHERE type='table' AND name='sample'", &n);
+	j->has_samples = !e && n == 1;
+	return e;
 }
 
 static int configure(struct journal *j, bool create)
@@ -183,6 +198,7 @@ int journal_open(const char *path, bool create, bool read_only, struct journal *
 	}
 	int e = open_db(j, db_path, create);
 	e = e ? e : configure(j, create);
+	e = e ? e : find_samples(j);
 	if (!e) {
 		sqlite3_wal_hook(j->db, on_wal, j);
 		if (read_only)

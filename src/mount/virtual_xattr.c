@@ -123,6 +123,10 @@ int virtual_get(struct volume *v, inum ino, const char *name, const struct virtu
 		return volume_file_state(v, ino, out);
 	if (!strcmp(s.name, "version"))
 		return volume_file_version(v, ino, out);
+	if (!strcmp(s.name, "lacking"))
+		return volume_file_lacking(v, ino, out);
+	if (!strcmp(s.name, "delta-saved"))
+		return volume_file_delta(v, ino, out);
 	if (ino != ROOT_INUM)
 		return -ENODATA;
 	each_extra(&(struct each){.fn = match, .ctx = &s}, x);
@@ -143,7 +147,9 @@ int virtual_list(struct volume *v, inum ino, const struct virtual_extra *x, stru
 {
 	if (ino != ROOT_INUM)
 		return 0;
-	append_name(out, "state", NULL);
+	static const char *const of_files[] = {"state", "version", "lacking", "delta-saved"};
+	for (size_t i = 0; i < sizeof(of_files) / sizeof(*of_files); i++)
+		append_name(out, of_files[i], NULL);
 	each_extra(&(struct each){.fn = append_name, .ctx = out}, x);
 	int r = virtual_each(v, append_name, out);
 	return r ? r : out->err;

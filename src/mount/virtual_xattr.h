@@ -17,7 +17,7 @@ int virtual_each(struct volume *v, virtual_fn *fn, void *ctx);
 struct virtual_extra {
 	const char *store, *control, *mountpoint;
 };
-/* Value of `name` (with the prefix) appended to out. Counters and peers on the root only; state and version on each file. -ENODATA. */
+/* Value of `name` (with the prefix) appended to out. Counters and peers on the root only; state, version, lacking and delta-saved on each file. -ENODATA. */
 int virtual_get(struct volume *v, inum ino, const char *name, const struct virtual_extra *x, struct buf *out);
 /* The names, each with its closing NUL, appended to out: nothing but for the root. */
 int virtual_list(struct volume *v, inum ino, const struct virtual_extra *x, struct buf *out);

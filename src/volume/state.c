@@ -102,6 +102,22 @@ static int look_at_node(struct look *l, struct vnode *n)
 	return vnode_links(l->v, n, look_at_link, l);
 }
 
+static int put_lacking(struct volume *v, struct vnode *n, const char *before, struct buf *out)
+{
+	int e = 0;
+
+	for (uint32_t i = 0; i < v->n_peers && !e; i++) {
+		struct look l = {.v = v, .knowledge = &v->peers[i].knowledge};
+		e = look_at_node(&l, n);
+		if (e || !l.lacks)
+			continue;
+		buf_printf(out, "%s", before);
+		put_peer_name(v, v->peers[i].config.replica, out);
+		before = ", ";
+	}
+	return e;
+}
+
 static int state_of(struct volume *v, struct vnode *n, struct buf *out)
 {
 	static const struct vector none;
@@ -118,18 +134,130 @@ static int state_of(struct volume *v, struct vnode *n, struct buf *out)
 		buf_printf(out, "conflict");
 		return 0;
 	}
-	bool first = true;
-	for (uint32_t i = 0; i < v->n_peers && !e; i++) {
-		struct look l = {.v = v, .knowledge = &v->peers[i].knowledge};
-		e = look_at_node(&l, n);
-		if (e || !l.lacks)
-			continue;
-		buf_printf(out, first ? "pending: " : ", ");
-		put_peer_name(v, v->peers[i].config.replica, out);
-		first = false;
-	}
-	if (first)
+	size_t before = out->len;
+	e = put_lacking(v, n, "pending: ", out);
+	if (!e && out->len == before)
 		buf_printf(out, "in-sync");
+	return e;
+}
+
+int volume_file_lacking(struct volume *v, inum ino, struct buf *out)
+{
+	struct vnode *n;
+
+	tree_lock(v);
+	int e = vnode_get(v, ino, &n);
+	e = e == -ENOENT ? -ESTALE : e ? e : put_lacking(v, n, "", out);
+	tree_unlock(v);
+	return e ? e : out->err;
+}
+
+int volume_file_delta(struct volume *v, inum ino, struct buf *out)
+{
+	struct step_row s;
+	struct vnode *n;
+	uint64_t saved = 0;
+
+	tree_lock(v);
+	int e = vnode_get(v, ino, &n);
+	if (!e && S_ISREG(n->type) && !journal_step_get(v->journal, ino, &s) && dot_eq(s.to, n->content_slot.stamp.dot)) {
+		struct extents x;
+		struct reader r = reader_of(s.ranges.p, s.ranges.len);
+		if (!extents_read(&r, &x)) {
+			uint64_t pages = extents_pages(&x), all = (n->size + PAGE_LEN - 1) / PAGE_LEN;
+			if (pages < all)
+				saved = n->size - pages * PAGE_LEN < n->size ? n->size - pages * PAGE_LEN : 0;
+			extents_fini(&x);
+		}
+	}
+	if (!e)
+		buf_printf(out, "%llu of %llu", (unsigned long long)saved, (unsigned long long)n->size);
+	tree_unlock(v);
+	return e == -ENOENT ? -ESTALE : e ? e : out->err;
+}
+
+#define DAMAGED_MAX 1000
+
+static uint32_t collect_damaged(struct list *all, inum *rows, uint32_t n)
+{
+	for (struct list *i = all->next; i != all && n < DAMAGED_MAX; i = i->next) {
+		struct vnode *x = LIST_OF(i, struct vnode, at);
+		if (x->flags & VN_DAMAGED)
+			rows[n++] = x->row;
+	}
+	return n;
+}
+
+int volume_damaged(struct volume *v, damaged_fn *fn, void *ctx)
+{
+	inum *rows = calloc(DAMAGED_MAX, sizeof *rows);
+	bool more = true;
+
+	if (!rows)
+		return -ENOMEM;
+	/* Looking up paths moves nodes in the lists: rows first. */
+	tree_lock(v);
+	uint32_t n = collect_damaged(&v->clean_nodes, rows, 0);
+	n = collect_damaged(&v->dirty_nodes, rows, n);
+	tree_unlock(v);
+	for (uint32_t i = 0; i < n && more; i++) {
+		char *path = NULL;
+		if (volume_path_of(v, rows[i], &path))
+			path = NULL;
+		more = fn(ctx, path ? path : "");
+		free(path);
+	}
+	free(rows);
+	return 0;
+}
+
+struct sample_list {
+	const struct sample *s;
+	uint32_t n;
+};
+
+static int write_samples(struct volume *v, void *ctx)
+{
+	const struct sample_list *l = ctx;
+	int e = 0;
+
+	for (uint32_t i = 0; i < l->n && !e; i++) {
+		const struct sample *s = &l->s[i];
+		const struct sample_row row = {.at_s = s->at_s, .peer = s->peer, .backlog_files = s->backlog_files, .backlog_bytes = s->backlog_bytes,
+			.lag_us = s->lag_us, .sent_bytes = s->sent_bytes, .received_bytes = s->received_bytes};
+		e = journal_sample_put(v->journal, &row);
+	}
+	return e || !l->n ? e : journal_sample_thin(v->journal, l->s[0].at_s);
+}
+
+int volume_put_samples(struct volume *v, const struct sample *s, uint32_t n)
+{
+	struct sample_list l = {s, n};
+
+	return volume_is_read_only(v) ? -EROFS : commit_rows(v, write_samples, &l);
+}
+
+struct sample_reader {
+	sample_fn *fn;
+	void *ctx;
+};
+
+static int read_sample(void *ctx, const struct sample_row *row)
+{
+	const struct sample_reader *r = ctx;
+	const struct sample s = {.at_s = row->at_s, .peer = row->peer, .backlog_files = row->backlog_files, .backlog_bytes = row->backlog_bytes,
+		.lag_us = row->lag_us, .sent_bytes = row->sent_bytes, .received_bytes = row->received_bytes};
+
+	return r->fn(r->ctx, &s) ? 0 : 1;
+}
+
+int volume_samples(struct volume *v, uint64_t after_s, sample_fn *fn, void *ctx)
+{
+	struct sample_reader r = {fn, ctx};
+
+	tree_lock(v);
+	int e = journal_samples(v->journal, after_s, read_sample, &r);
+	tree_unlock(v);
 	return e;
 }
 

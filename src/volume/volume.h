@@ -145,6 +145,13 @@ enum file_state { FILE_IN_SYNC, FILE_PENDING, FILE_CONFLICT, FILE_DAMAGED };
 /* Text for user.twofold.state: "in-sync", "pending: NAME, NAME", "conflict", "damaged". Appended to out. */
 int volume_file_state(struct volume *v, inum ino, struct buf *out);
 int volume_file_version(struct volume *v, inum ino, struct buf *out); /* "REPLICA:COUNTER" of content (or attributes), hex replica */
+/* Names of the peers that lack something of this file, joined by ", "; empty where none does. */
+int volume_file_lacking(struct volume *v, inum ino, struct buf *out);
+/* What the delta of its last change need not send: "BYTES of LENGTH" ("0 of LENGTH" where the whole content goes). */
+int volume_file_delta(struct volume *v, inum ino, struct buf *out);
+/* Files that are known to be damaged now; path "" where one has no name. At most 1000. fn returns false to stop. */
+typedef bool damaged_fn(void *ctx, const char *path);
+int volume_damaged(struct volume *v, damaged_fn *fn, void *ctx);
 void volume_mark_damaged(struct volume *v, inum ino, uint64_t page); /* logs; shown as damaged until a read of the page succeeds */
 
 /* Per peer, set by the replication layer, read by xattrs, status and metrics. */
@@ -168,6 +175,16 @@ void volume_set_peer_status(struct volume *v, const struct peer_status *s);
 void volume_drop_peer_status(struct volume *v, uint64_t replica);
 /* Copies of all, malloc'ed array. */
 int volume_peer_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n);
+
+/* History for the report: one sample a peer and minute, bounded (a day by the minute, 30 days by the quarter of an hour). */
+struct sample {
+	uint64_t at_s; /* wall clock */
+	uint64_t peer;
+	uint64_t backlog_files, backlog_bytes, lag_us, sent_bytes, received_bytes;
+};
+typedef bool sample_fn(void *ctx, const struct sample *s);
+int volume_put_samples(struct volume *v, const struct sample *s, uint32_t n); /* commits */
+int volume_samples(struct volume *v, uint64_t after_s, sample_fn *fn, void *ctx); /* in order of time; fn runs under the tree lock: it only copies */
 
 /* The journal, readable: calls fn for each record with local sequence > after, in order, up to the last COMMIT. */
 struct journal_entry {

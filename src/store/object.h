@@ -125,7 +125,9 @@ int object_write_sealed(struct object *o, uint64_t first, uint32_t n, const uint
  * open are kept for resuming, its map is set to them. */
 int object_incoming(struct object_store *s, const char *name, const struct id *object, uint32_t epoch, struct object **ret,
 		    uint64_t *ret_pages);
-int object_adopt(struct object *o, uint64_t local); /* flush, rename into objects/, fsync both folders */
+int object_adopt(struct object *o, uint64_t local); /* flush, rename into objects/; its name is durable after object_store_flush_names */
+/* The names that these adopted objects got. One flush for all. */
+int object_store_flush_names(struct object_store *s, const uint64_t *local, uint32_t n);
 int object_incoming_clear(struct object_store *s, const char *keep_prefix); /* removes what is in incoming/; NULL: all */
 /* A whole copy under a new local number and, where new_object is not NULL, a new object id (pages are then sealed anew). Same
  * object id: sealed pages as they are, FICLONE where the filesystem can. */

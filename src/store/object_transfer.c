@@ -104,6 +104,8 @@ int object_incoming(struct object_store *s, const char *name, const struct id *o
 	return 0;
 }
 
+#define SYNCFS_NAMES 8 /* more folders than this are flushed with the whole filesystem */
+
 static int sync_folder(int dirfd, const char *name)
 {
 	int r, fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -118,7 +120,7 @@ static int sync_folder(int dirfd, const char *name)
 int object_adopt(struct object *o, uint64_t local)
 {
 	struct object_store *s = o->s;
-	char name[NAME_MAX_BYTES], folder[16];
+	char name[NAME_MAX_BYTES];
 	int r, fd;
 
 	if (o->local || !local)
@@ -134,15 +136,29 @@ int object_adopt(struct object *o, uint64_t local)
 		if (r == -EINVAL || r == -ENOSYS) /* not every filesystem has the flag; local numbers are not used twice */
 			r = renameat(s->dirfd, o->name, s->dirfd, name) ? -errno : 0;
 	}
-	if (!r) {
+	if (!r)
 		object_table_rename(o, local, name);
-		snprintf(folder, sizeof(folder), "objects/%02x", (unsigned)(local & 255));
-		r = sync_folder(s->dirfd, folder);
-		if (!r)
-			r = sync_folder(s->dirfd, "incoming");
-	}
 	fd_put(o);
 	return r;
+}
+
+int object_store_flush_names(struct object_store *s, const uint64_t *local, uint32_t n)
+{
+	uint8_t done[256] = {0};
+	char folder[16];
+	int r = 0;
+
+	if (n > SYNCFS_NAMES)
+		return syncfs(s->dirfd) ? -errno : 0;
+	for (uint32_t i = 0; i < n && !r; i++) {
+		unsigned f = (unsigned)(local[i] & 255);
+
+		if (done[f]++)
+			continue;
+		snprintf(folder, sizeof(folder), "objects/%02x", f);
+		r = sync_folder(s->dirfd, folder);
+	}
+	return r || !n ? r : sync_folder(s->dirfd, "incoming");
 }
 
 int object_incoming_clear(struct object_store *s, const char *keep_prefix)

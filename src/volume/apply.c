@@ -49,28 +49,59 @@ static void bring_home(struct batch *b)
 	pthread_rwlock_unlock(&v->observer_lock);
 }
 
+/* Objects that have a number and are named by no record yet: a commit meanwhile must not call all below the next number settled (recover.c). */
+static void adopting(struct batch *b)
+{
+	struct volume *v = b->v;
+	uint64_t first = object_store_next_local(v->objects);
+
+	tree_lock(v);
+	if (!b->adopting && !v->n_adopting++)
+		v->adopting_from = first;
+	tree_unlock(v);
+	b->adopting = true;
+}
+
+void batch_adopted(struct batch *b)
+{
+	if (!b->adopting)
+		return;
+	tree_lock(b->v);
+	b->v->n_adopting--;
+	tree_unlock(b->v);
+	b->adopting = false;
+}
+
 static int adopt_whole(struct batch *b)
 {
-	uint32_t objects = 0;
+	uint32_t objects = 0, n = 0;
+	uint64_t *local;
+	int e = 0;
 
 	for (uint32_t i = 0; i < b->n; i++)
 		objects += b->part[i]->want && b->part[i]->want->object && !b->part[i]->want->local;
+	if (!objects)
+		return 0;
+	if (!(local = calloc(objects, sizeof *local)))
+		return -ENOMEM;
 	/* one flush of all is cheaper than one of each; those that follow find nothing to do */
 	if (objects > SYNCFS_OBJECTS)
 		syncfs(b->v->dirfd);
-	for (uint32_t i = 0; i < b->n; i++) {
+	adopting(b);
+	for (uint32_t i = 0; i < b->n && !e; i++) {
 		struct want *w = b->part[i]->want;
 		if (!w || !w->object || w->local)
 			continue;
-		uint64_t local = object_store_next_local(b->v->objects);
-		int e = object_adopt(w->object, local);
-		if (e)
-			return e;
-		w->local = local;
+		uint64_t number = object_store_next_local(b->v->objects);
+		if ((e = object_adopt(w->object, number)))
+			break;
+		local[n++] = w->local = number;
 		object_close(w->object);
 		w->object = NULL;
 	}
-	return 0;
+	e = e ? e : object_store_flush_names(b->v->objects, local, n);
+	free(local);
+	return e;
 }
 
 /* ---- 3 ---- */
@@ -397,6 +428,7 @@ static void empty(struct batch *b)
 {
 	for (uint32_t i = 0; i < b->n; i++)
 		arrival_free(b->part[i]);
+	batch_adopted(b);
 	b->n = b->next = b->open = 0;
 	b->looked = b->merged = false;
 }

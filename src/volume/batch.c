@@ -63,6 +63,7 @@ void batch_free(struct batch *b)
 			leave_object(b, b->part[i]);
 		arrival_free(b->part[i]);
 	}
+	batch_adopted(b);
 	free(b->part);
 	free(b);
 }

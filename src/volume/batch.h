@@ -53,9 +53,11 @@ struct batch {
 	uint32_t next; /* parts before it were looked at for wants */
 	uint32_t open; /* wants that are not HERE or GONE */
 	uint64_t refused;
+	bool adopting; /* counted in volume.n_adopting */
 	bool looked; /* for contents that are held without their bytes */
 	bool merged; /* its objects are in records in memory, which the next commit writes where that of the apply failed */
 };
+void batch_adopted(struct batch *b); /* its objects are named by records now, or gone */
 int arrive_bytes(struct apply *a, struct arrival *x); /* of a refetch */
 void want_free(struct want *w);
 void arrival_free(struct arrival *a);

@@ -298,8 +298,12 @@ static int run(struct volume *v, const struct concern *c)
 		return e;
 	gate_exclusive(v);
 	e = snapshots(&t, c, &data_error);
-	if (!e && c->all && !data_error)
-		v->local_floor = object_store_next_local(v->objects);
+	if (!e && c->all && !data_error) {
+		uint64_t next = object_store_next_local(v->objects);
+		tree_lock(v);
+		v->local_floor = v->n_adopting && v->adopting_from < next ? v->adopting_from : next;
+		tree_unlock(v);
+	}
 	e = e ? e : txn_write(&t, &none);
 	gate_leave(v);
 	e = finish(&t, e);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "heal.h"
 #include "fake_volume.h"
 #include "invite.h"
 
@@ -113,6 +114,10 @@ int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vecto
 
 	LOCKED(int, v, vector_covers(&n->f.peer_knowledge[n->peer[0].replica], upto) && !n_behind);
 }
+/* nor is it ever damaged */
+int volume_heal_serve(struct volume *v, const struct heal_need *n, struct buf *out) { return -ENOENT; }
+void volume_heal_set_fetch(struct volume *v, heal_fetch_fn *fn, void *ctx) {}
+void volume_heal_poke(struct volume *v) {}
 /* a fake volume was never copied */
 int volume_starts(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n)
 {

@@ -246,6 +246,8 @@ struct volume {
 	uint64_t adopting_from; /* their numbers start here */
 	uint64_t local_floor; /* objects below are named by the journal or in the trash */
 	struct healer *healer;       /* heal.c; NULL: none */
+	bool heal_records;           /* (tree) a record did not open: healer looks for those that it can mend */
+	struct scrubber *scrubber;   /* scrub.c; NULL: none */
 	struct committer *committer; /* committer.c: the background thread, its own mutex inside; NULL: none */
 	atomic_bool unflushed;       /* a COMMIT is not flushed yet */
 	_Atomic uint64_t space_asked_ns;

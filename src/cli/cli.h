@@ -31,6 +31,8 @@ int cmd_sync(int argc, char **argv);
 int cmd_log(int argc, char **argv);
 int cmd_conflicts(int argc, char **argv);
 int cmd_deletions(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_scrub(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
@@ -65,6 +67,7 @@ struct run_options { /* of mount and serve */
 	unsigned commit_ms;
 	enum fsync_mode fsync;
 	unsigned fsync_timeout_ms; /* 0: the default */
+	uint64_t scrub_s;          /* scrub=: seconds between two, 0: off */
 	bool apply_deletions;      /* deletions=apply: nothing is held */
 	bool has_uid, has_gid, has_umask;
 	uint32_t uid, gid, umask;
@@ -129,6 +132,10 @@ int query_log(struct query *q, int argc, char **argv);
 int query_deletions(struct query *q, int argc, char **argv);
 int query_conflicts(struct query *q, int argc, char **argv);
 int query_invite(struct query *q, int argc, char **argv);
+int query_check(struct query *q, int argc, char **argv);
+int query_scrub(struct query *q, int argc, char **argv);
+struct scrub_status;
+void query_put_scrub(struct query *q, const struct scrub_status *s); /* a line */
 int query_sync(struct query *q, int argc, char **argv);
 int query_metrics(struct query *q, int argc, char **argv);
 int query_report(struct query *q, int argc, char **argv);

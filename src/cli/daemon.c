@@ -19,7 +19,9 @@
 #include "engine.h"
 #include "log.h"
 #include "mount.h"
+#include "scrub.h"
 
+#define SCRUB_RATE (50u << 20) /* bytes a second: far below what a disk gives, a terabyte in six hours */
 #define FSYNC_TIMEOUT_MS 30000
 #define LOCK_WAIT_MS 10000 /* a mount that is just ending holds the lock for its last commit */
 
@@ -175,6 +177,8 @@ static int serve(struct daemon_run *d, const char *mountpoint, const struct run_
 	pthread_t signals;
 	int r = start_engine(d, o), closed;
 
+	if (!r && !o->ro)
+		r = scrub_start(d->state.volume, o->scrub_s, SCRUB_RATE);
 	d->control = control_path(volume_path(d->state.volume));
 	if (!r && !d->control)
 		r = -ENOMEM;
@@ -190,6 +194,7 @@ static int serve(struct daemon_run *d, const char *mountpoint, const struct run_
 	}
 	sampler_stop(sampler);
 	control_stop(control);
+	scrub_stop(d->state.volume);
 	if (d->engine) {
 		engine_stop(d->engine);
 		engine_free(d->engine);

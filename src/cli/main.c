@@ -28,6 +28,8 @@ const struct command commands[] = {
 	{"log", cmd_log, "log STORE|MOUNTPOINT [--follow] [--json]"},
 	{"conflicts", cmd_conflicts, "conflicts STORE|MOUNTPOINT [list | keep PATH | restore PATH]"},
 	{"deletions", cmd_deletions, "deletions STORE|MOUNTPOINT [show|accept|undo]"},
+	{"check", cmd_check, "check STORE|MOUNTPOINT [--repair] [--rate BYTES] [--resume] [--json]"},
+	{"scrub", cmd_scrub, "scrub MOUNTPOINT [status]"},
 	{"key", cmd_key, "key list|add|remove STORE ..."},
 	{"bench", cmd_bench, "bench disk|sql|replicate [--dir DIR] [--size 1G] [--scale 1] [--passes N] [--seconds N] [--cipher NAME]\n"
 			     "          [--engine fio|builtin] [--cached] [--json] [--svg FILE]"},

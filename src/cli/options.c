@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool speaks_to_mount8(const char *word)
 {
@@ -58,7 +59,16 @@ static int set_value(struct run_options *o, const char *word, char *value, bool 
 		o->key.extpass = value;
 	else if (!strcmp(word, "listen"))
 		o->listen = value;
-	else if (!strcmp(word, "deletions")) {
+	else if (!strcmp(word, "scrub")) {
+		if (!strcmp(value, "off"))
+			o->scrub_s = 0;
+		else if (!strcasecmp(value, "weekly"))
+			o->scrub_s = 7 * 86400;
+		else if (!(r = number(word, value, 10, 3650, &n)) && n)
+			o->scrub_s = n * 86400;
+		else
+			r = r ? r : usage_error("scrub=%s: weekly, a number of days, or off", value);
+	} else if (!strcmp(word, "deletions")) {
 		o->apply_deletions = !strcmp(value, "apply");
 		if (!o->apply_deletions && strcmp(value, "hold"))
 			return usage_error("deletions=%s: hold or apply", value);

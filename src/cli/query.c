@@ -11,7 +11,7 @@ static const struct {
 	const char *name;
 	int (*run)(struct query *q, int argc, char **argv);
 } queries[] = {
-	{"status", query_status}, {"peer", query_peer}, {"log", query_log}, {"conflicts", query_conflicts}, {"deletions", query_deletions}, {"invite", query_invite}, {"sync", query_sync},
+	{"status", query_status}, {"peer", query_peer}, {"log", query_log}, {"conflicts", query_conflicts}, {"deletions", query_deletions}, {"invite", query_invite}, {"sync", query_sync}, {"check", query_check}, {"scrub", query_scrub},
 	{"metrics", query_metrics}, {"report", query_report},
 };
 

@@ -12,6 +12,7 @@
 
 #include "engine.h"
 #include "json.h"
+#include "scrub.h"
 
 static void put_size(struct buf *out, uint64_t n)
 {
@@ -106,10 +107,19 @@ static int put_status(struct query *q, bool json)
 			put_peer_text(q->out, &s[i], env_wall_ns(&env_real));
 		all &= s[i].state == PEER_IN_SYNC;
 	}
+	struct scrub_status scrub;
+	volume_scrub_status(q->volume, &scrub);
+	struct heal_status heal;
+	volume_heal_status(q->volume, &heal);
 	if (json)
-		buf_printf(q->out, "]}\n");
+		buf_printf(q->out, "],\"healed_pages\":%" PRIu64 ",\"damaged_files\":%" PRIu64 ",\"scrub\":{\"running\":%s,\"ended\":%" PRIu64 ",\"found\":%" PRIu64
+			",\"healed\":%" PRIu64 "}}\n", heal.healed_pages, heal.waiting, scrub.running ? "true" : "false", scrub.ended_s, scrub.found, scrub.healed);
 	else if (!n)
 		buf_printf(q->out, "  no peers; `twofold invite` makes one\n");
+	if (!json && heal.waiting)
+		buf_printf(q->out, "  %" PRIu64 " damaged files wait for a peer that can heal them\n", heal.waiting);
+	if (!json && q->engine)
+		query_put_scrub(q, &scrub);
 	free(s);
 	return all ? EXIT_DONE : EXIT_FAILED;
 }

@@ -70,6 +70,7 @@ int journal_node_delete(struct journal *j, uint64_t row);
 int journal_node_renumber(struct journal *j, uint64_t row, uint64_t fresh);
 /* Rows > after in order, at most max (<= 256): *ret_n. */
 int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n);
+int journal_nodes_from(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n); /* all of them, as journal_orphans */
 int journal_max_local(struct journal *j, uint64_t *ret); /* the largest object number named anywhere; 0: none */
 int journal_count_nodes(struct journal *j, uint64_t *ret); /* a scan */
 

@@ -118,6 +118,16 @@ int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint3
 	return numbers(j, st, ret_rows, max, ret_n);
 }
 
+int journal_nodes_from(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n)
+{
+	int e = 0;
+	sqlite3_stmt *st = statement(j, ST_NODES_FROM, &e);
+
+	if (!st || (e = statement_bind(j, st, "ii", after, (uint64_t)max)))
+		return e;
+	return numbers(j, st, ret_rows, max, ret_n);
+}
+
 int journal_max_local(struct journal *j, uint64_t *ret)
 {
 	int e = 0;

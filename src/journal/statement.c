@@ -26,6 +26,7 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_BASE_NODE_RENUMBER] = "UPDATE base SET base_node=?2 WHERE base_node=?1",
 	[ST_ORPHANS] = "SELECT row FROM node WHERE orphan!=0 AND row>?1 ORDER BY row LIMIT ?2",
 	[ST_COUNT_NODES] = "SELECT count(*) FROM node",
+	[ST_NODES_FROM] = "SELECT row FROM node WHERE row>?1 ORDER BY row LIMIT ?2",
 	[ST_MAX_LOCAL] = "SELECT max(l) FROM (SELECT max(local) l FROM node WHERE local!=0 UNION ALL SELECT max(local) FROM content_extra"
 			 " UNION ALL SELECT max(local) FROM base UNION ALL SELECT max(local) FROM trash)",
 

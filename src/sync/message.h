@@ -17,8 +17,8 @@
  *   WELCOME  cipher u32 | master key 32 | replica u64 | name str | static public key 32 | address str
  *   STARTS   count u16, (replica u64, first counter u64, tag u64) each
  *   RENEW    replica u64 | name str | static public key 32
- *   NEED     what u8 (1: sealed pages, 2: entries) | node 16 | object 16 | epoch u32 | root 32 | first page u64 | count u32
- *   PAGES    status u8 (0: here, 1: not held here) | where here: count entries of 32 bytes, then for sealed pages count pages of 4096
+ *   NEED     what u8 (1: sealed pages, 2: entries, 3: a record, see heal.h) | node 16 | object 16 | epoch u32 | root 32 | first page u64 | count u32
+ *   PAGES    status u8 (0: here, 1: not held here) | where here: count entries of 32 bytes, then for sealed pages count pages of 4096; of a record all its bytes
  * NEED and PAGES only between peers whose features have FEATURE_HEAL; `request` is the number that the asker chose.
  * A body that is too short, too long or has a value out of bounds is -EPROTO, and the receiver says BYE. The encoders append to `out`, whose err
  * says whether memory lasted; the decoders allocate only what the bytes at hand fill. No state, any thread. */

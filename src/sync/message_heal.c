@@ -24,8 +24,8 @@ int msg_need_decode(const uint8_t *body, size_t len, struct heal_need *ret)
 
 	n.first = read_u64(&r);
 	n.count = read_u32(&r);
-	if (!reader_done(&r) || (what != HEAL_PAGES && what != HEAL_ENTRIES) || !n.count ||
-	    n.count > (what == HEAL_PAGES ? HEAL_PAGES_MAX : HEAL_ENTRIES_MAX) || n.first > UINT64_MAX - n.count)
+	if (!reader_done(&r) || !what || what > HEAL_RECORD || !n.count ||
+	    n.count > (what == HEAL_PAGES ? HEAL_PAGES_MAX : what == HEAL_ENTRIES ? HEAL_ENTRIES_MAX : 1) || n.first > UINT64_MAX - n.count)
 		return -EPROTO;
 	memcpy(n.node.b, node, ID_LEN);
 	memcpy(n.object.b, object, ID_LEN);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "heal.h"
 #include "internal.h"
 
 #define HASH_BITS 16
@@ -252,6 +253,15 @@ void vnode_default_attrs(struct vnode *n)
 		n->attrs.mode = n->type | (n->type == S_IFDIR ? 0700 : 0600);
 }
 
+/* All other files can be reached only through it: it shows what a new root has until a peer has given its record. */
+static int root_by_default(struct vnode *n, int e)
+{
+	if (e != -EBADMSG && e != -EUCLEAN)
+		return e;
+	n->flags |= VN_DAMAGED;
+	return 0;
+}
+
 static int load_parts(struct volume *v, struct vnode *n, const struct node_row *r)
 {
 	struct part p;
@@ -259,8 +269,10 @@ static int load_parts(struct volume *v, struct vnode *n, const struct node_row *
 
 	vnode_default_attrs(n);
 	if (r->attrs.p) {
-		if ((e = open_part(v, n, r->attrs, PART_ATTRS, &p)))
-			return damaged(n->row, "a record of attributes", e);
+		if ((e = open_part(v, n, r->attrs, PART_ATTRS, &p))) {
+			damaged(n->row, "a record of attributes", e);
+			return n->row == ROOT_INUM ? root_by_default(n, e) : e;
+		}
 		n->attrs = p.attrs;
 		p.attrs = (struct attrs){0};
 		slot_take(&n->attrs_slot, &p);
@@ -270,7 +282,7 @@ static int load_parts(struct volume *v, struct vnode *n, const struct node_row *
 	}
 	if (r->times.p) {
 		if ((e = open_part(v, n, r->times, PART_TIMES, &p)))
-			return damaged(n->row, "a record of times", e);
+			return n->row == ROOT_INUM ? root_by_default(n, damaged(n->row, "a record of times", e)) : damaged(n->row, "a record of times", e);
 		n->times = p.times;
 		n->atime = p.times.mtime;
 		slot_take(&n->times_slot, &p);
@@ -370,6 +382,10 @@ static int load(struct volume *v, inum row, struct vnode **ret)
 		struct extra_load x = {v, n};
 		e = journal_extras(v->journal, row, load_extra, &x);
 		e = e ? e : find_copies(v, n);
+	}
+	if (e == -EBADMSG || e == -EUCLEAN || (n->flags & VN_DAMAGED)) {
+		v->heal_records = true;
+		volume_heal_note(v, 0, 0);
 	}
 	if (e) {
 		vnode_free(n);

@@ -1,4 +1,4 @@
-#include "heal.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -52,6 +52,8 @@ static void wait_until(struct healer *h, pthread_cond_t *c, uint64_t until_ms)
 
 size_t heal_answer_len(const struct heal_need *n)
 {
+	if (n->what == HEAL_RECORD)
+		return 0;
 	return (size_t)n->count * (n->what == HEAL_PAGES ? TAG_ENTRY_LEN + PAGE_LEN : TAG_ENTRY_LEN);
 }
 
@@ -146,12 +148,33 @@ static int serve_opened(struct opened *x, const struct heal_need *n, uint8_t *ou
 	return r == -ENODATA ? -ENOENT : r;
 }
 
+static int serve_record(struct volume *v, const struct heal_need *n, struct buf *out)
+{
+	struct dot dot = {le64_load(n->object.b), n->first};
+	struct dot_row d;
+	struct buf record = {0};
+
+	tree_lock(v);
+	int r = journal_dot_get(v->journal, dot, &d);
+	r = r ? r : record_by_dot(v, &d, &record);
+	tree_unlock(v);
+	if (!r && record.len <= HEAL_RECORD_MAX)
+		buf_put(out, record.p, record.len);
+	else if (!r)
+		r = -ENOENT;
+	buf_fini(&record);
+	return r ? -ENOENT : out->err;
+}
+
 int volume_heal_serve(struct volume *v, const struct heal_need *n, struct buf *out)
 {
 	struct opened x;
 	struct vnode *node;
 	inum ino = 0;
 	uint8_t *p;
+
+	if (n->what == HEAL_RECORD)
+		return serve_record(v, n, out);
 
 	tree_lock(v);
 	int r = vnode_by_id(v, &n->node, &node);
@@ -180,6 +203,16 @@ static int ask(struct healer *h, const struct heal_need *n, unsigned attempt, st
 	r = h->fetch ? h->fetch(h->fetch_ctx, n, attempt, ret) : -ENOTCONN;
 	pthread_mutex_unlock(&h->fetch_mu);
 	return r;
+}
+
+int heal_fetch_record(struct volume *v, struct dot dot, struct buf *ret)
+{
+	struct heal_need n = {.what = HEAL_RECORD, .first = dot.counter, .count = 1};
+
+	if (!v->healer)
+		return -ENOTCONN;
+	le64_store(n.object.b, dot.replica);
+	return ask(v->healer, &n, 0, ret);
 }
 
 static int heal_entries_from(struct healer *h, struct opened *x, unsigned attempt)
@@ -368,8 +401,24 @@ static void page_is_good(struct healer *h, inum ino)
 	pthread_mutex_unlock(&h->mu);
 }
 
+/* Item 0: some record did not open. */
+static int heal_records(struct volume *v)
+{
+	const struct check_options o = {.repair = true};
+	struct check_result r;
+	int e = volume_check_records(v, &o, &r);
+
+	return e ? e : r.bad_records ? -ENOENT : 0;
+}
+
 static int heal_item(struct volume *v, inum ino, uint64_t page, bool queued)
 {
+	if (!ino) {
+		int e = heal_records(v);
+		if (!e)
+			clear_mark(v, ROOT_INUM);
+		return e;
+	}
 	struct healer *h = v->healer;
 	struct opened x;
 	uint64_t fixed = 0;
@@ -621,6 +670,10 @@ int healer_start(struct volume *v)
 	pthread_cond_init(&h->news, &a);
 	pthread_condattr_destroy(&a);
 	v->healer = h;
+	tree_lock(v);
+	if (v->heal_records)
+		queue(h, 0, 0);
+	tree_unlock(v);
 	int e = -pthread_create(&h->thread, NULL, healer_main, v);
 	h->runs = !e;
 	if (e)

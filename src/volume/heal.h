@@ -11,8 +11,10 @@
 #define HEAL_PAGES_MAX 64u     /* pages in one answer */
 #define HEAL_ENTRIES_MAX 8192u /* entries in one answer */
 #define HEAL_WAIT_MS 10000
-enum heal_what { HEAL_PAGES = 1, HEAL_ENTRIES = 2 };
-/* What is asked of a peer. Answer: count entries of 32 bytes (those of holes: zeros), then, for pages, count sealed pages. */
+#define HEAL_RECORD_MAX 262144u
+enum heal_what { HEAL_PAGES = 1, HEAL_ENTRIES = 2, HEAL_RECORD = 3 };
+/* What is asked of a peer. Answer: count entries of 32 bytes (those of holes: zeros), then, for pages, count sealed pages. A record is
+ * asked for by its dot: replica in the first 8 bytes of `object` (little-endian), counter in `first`, count 1; answer: the record. */
 struct heal_need {
 	enum heal_what what;
 	struct id node, object;
@@ -21,6 +23,7 @@ struct heal_need {
 	uint64_t first;
 	uint32_t count;
 };
+/* Of a record: 0, it has any length up to HEAL_RECORD_MAX. */
 size_t heal_answer_len(const struct heal_need *n);
 /* Answers a peer: appends to out. 0; -ENOENT: not held here; -EIO, ... Nothing is verified here: the asker does. */
 int volume_heal_serve(struct volume *v, const struct heal_need *n, struct buf *out);
@@ -52,6 +55,7 @@ int volume_verify_file(struct volume *v, inum ino, bool deep, bool (*pace)(void 
 /* Heals a file now, in the calling thread: 0: all of it is sound; -ENOTCONN, -ENOENT, -EBADMSG: what is left cannot be healed now. */
 int volume_heal_file(struct volume *v, inum ino);
 
+int heal_fetch_record(struct volume *v, struct dot dot, struct buf *ret); /* not verified */
 int healer_start(struct volume *v);
 void healer_stop(struct volume *v);
 #endif

@@ -1,6 +1,7 @@
 /* A volume as a whole: making, opening, closing; its small common functions. */
 #include "heal.h"
 #include "object_heal.h"
+#include "scrub.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -139,6 +140,7 @@ void volume_abandon(struct volume *v)
 {
 	if (!v)
 		return;
+	scrub_stop(v);
 	healer_stop(v);
 	committer_stop(v);
 	journal_abandon(v->journal);
@@ -432,6 +434,7 @@ int volume_close(struct volume *v)
 	bool clean = false;
 	int e = 0;
 
+	scrub_stop(v);
 	healer_stop(v);
 	committer_stop(v);
 	if (!v->read_only) {

@@ -32,7 +32,9 @@ int cache_init(struct volume *v)
 	list_init(&v->dirty_nodes);
 	list_init(&v->clean_links);
 	list_init(&v->dirty_links);
-	if (!v->nodes_by_row || !v->nodes_by_id || !v->links_by_row || !v->links_by_id || !v->links_by_tag)
+	v->node_slab = slab_new(sizeof(struct vnode));
+	v->link_slab = slab_new(sizeof(struct vlink));
+	if (!v->node_slab || !v->link_slab || !v->nodes_by_row || !v->nodes_by_id || !v->links_by_row || !v->links_by_id || !v->links_by_tag)
 		return -ENOMEM;
 	return 0;
 }
@@ -44,7 +46,7 @@ static void extra_fini(struct extra *x)
 	content_fini(&x->content);
 }
 
-static void vnode_free(struct vnode *n)
+static void vnode_free(struct volume *v, struct vnode *n)
 {
 	filedata_free(n->data);
 	attrs_fini(&n->attrs);
@@ -59,26 +61,29 @@ static void vnode_free(struct vnode *n)
 	filedata_snapshot_fini(&n->snapshot);
 	vector_fini(&n->next_vector);
 	dots_fini(&n->next_apart);
-	free(n);
+	slab_put(v->node_slab, n);
 }
 
+/* Also after a cache_init that failed. */
 void cache_fini(struct volume *v)
 {
-	if (!v->nodes_by_row)
-		return;
-	while (!list_empty(&v->clean_links))
-		vlink_drop(v, LIST_OF(v->clean_links.next, struct vlink, at));
-	while (!list_empty(&v->dirty_links))
-		vlink_drop(v, LIST_OF(v->dirty_links.next, struct vlink, at));
-	while (!list_empty(&v->clean_nodes))
-		vnode_drop(v, LIST_OF(v->clean_nodes.next, struct vnode, at));
-	while (!list_empty(&v->dirty_nodes))
-		vnode_drop(v, LIST_OF(v->dirty_nodes.next, struct vnode, at));
+	if (v->clean_nodes.next && v->links_by_tag) {
+		while (!list_empty(&v->clean_links))
+			vlink_drop(v, LIST_OF(v->clean_links.next, struct vlink, at));
+		while (!list_empty(&v->dirty_links))
+			vlink_drop(v, LIST_OF(v->dirty_links.next, struct vlink, at));
+		while (!list_empty(&v->clean_nodes))
+			vnode_drop(v, LIST_OF(v->clean_nodes.next, struct vnode, at));
+		while (!list_empty(&v->dirty_nodes))
+			vnode_drop(v, LIST_OF(v->dirty_nodes.next, struct vnode, at));
+	}
 	free(v->nodes_by_row);
 	free(v->nodes_by_id);
 	free(v->links_by_row);
 	free(v->links_by_id);
 	free(v->links_by_tag);
+	slab_free(v->node_slab);
+	slab_free(v->link_slab);
 }
 
 struct vnode *vnode_cached(struct volume *v, inum row)
@@ -175,7 +180,7 @@ void vnode_drop(struct volume *v, struct vnode *n)
 		list_del(n->dirty_children.next);
 		v->unparented++;
 	}
-	vnode_free(n);
+	vnode_free(v, n);
 }
 
 static bool evictable(const struct vnode *n)
@@ -366,7 +371,7 @@ static int load(struct volume *v, inum row, struct vnode **ret)
 
 	if (e)
 		return e;
-	struct vnode *n = calloc(1, sizeof *n);
+	struct vnode *n = slab_get(v->node_slab);
 	if (!n)
 		return -ENOMEM;
 	n->row = row;
@@ -388,7 +393,7 @@ static int load(struct volume *v, inum row, struct vnode **ret)
 		volume_heal_note(v, 0, 0);
 	}
 	if (e) {
-		vnode_free(n);
+		vnode_free(v, n);
 		return e;
 	}
 	insert(v, n);
@@ -427,7 +432,7 @@ int vnode_by_id(struct volume *v, const struct id *id, struct vnode **ret)
 
 int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode **ret)
 {
-	struct vnode *n = calloc(1, sizeof *n);
+	struct vnode *n = slab_get(v->node_slab);
 
 	if (!n)
 		return -ENOMEM;
@@ -447,7 +452,7 @@ int vnode_new(struct volume *v, const struct id *id, uint32_t type, struct vnode
 
 int vnode_new_at(struct volume *v, inum row, uint32_t type, struct vnode **ret)
 {
-	struct vnode *n = calloc(1, sizeof *n);
+	struct vnode *n = slab_get(v->node_slab);
 
 	if (!n)
 		return -ENOMEM;

@@ -24,6 +24,7 @@
 #include "merge.h"
 #include "replicate.h"
 #include "shown.h"
+#include "slab.h"
 #include "volume.h"
 
 /* ---- intrusive lists ---- */
@@ -200,6 +201,7 @@ struct volume {
 	struct vnode **nodes_by_row, **nodes_by_id;
 	struct vlink **links_by_row, **links_by_id, **links_by_tag;
 	uint32_t n_nodes, n_links, hash_size;
+	struct slab *node_slab, *link_slab; /* where they lie */
 	struct list clean_nodes, dirty_nodes, clean_links, dirty_links; /* clean ones: least recently used first */
 	_Atomic uint32_t n_dirty_nodes, n_dirty_links; /* read without tree_mu as a hint */
 	uint32_t unparented;

@@ -16,14 +16,14 @@ static void deletion_fini(struct vdeletion *d)
 	vector_fini(&d->contents_seen);
 }
 
-static void vlink_free(struct vlink *l)
+static void vlink_free(struct volume *v, struct vlink *l)
 {
 	slot_fini(&l->place);
 	for (uint32_t i = 0; i < l->n_deletion; i++)
 		deletion_fini(&l->deletion[i]);
 	free(l->deletion);
 	free(l->name);
-	free(l);
+	slab_put(v->link_slab, l);
 }
 
 static void tag_add(struct volume *v, struct vlink *l)
@@ -127,7 +127,7 @@ void vlink_drop(struct volume *v, struct vlink *l)
 		v->n_dirty_links--;
 	list_del(&l->at);
 	v->n_links--;
-	vlink_free(l);
+	vlink_free(v, l);
 }
 
 static struct vlink *cached(struct volume *v, uint64_t row)
@@ -202,7 +202,7 @@ static int take_place(struct volume *v, struct vlink *l, const struct link_row *
 /* A link that is not cached, from its row. */
 static int from_row(struct volume *v, const struct link_row *r, struct vlink **ret)
 {
-	struct vlink *l = calloc(1, sizeof *l);
+	struct vlink *l = slab_get(v->link_slab);
 	int e = 0;
 
 	if (!l)
@@ -219,7 +219,7 @@ static int from_row(struct volume *v, const struct link_row *r, struct vlink **r
 	else if (!(e = set_name(l, "", 0)) && r->live)
 		e = -EUCLEAN;
 	if (e) {
-		vlink_free(l);
+		vlink_free(v, l);
 		return damaged(r->row, e);
 	}
 	insert(v, l);
@@ -402,12 +402,12 @@ static void count(struct volume *v, struct vnode *node, struct vnode *parent, in
 
 int vlink_new(struct volume *v, const struct id *id, struct vnode *node, struct vnode *parent, const void *name, size_t len, struct vlink **ret)
 {
-	struct vlink *l = calloc(1, sizeof *l);
+	struct vlink *l = slab_get(v->link_slab);
 
 	if (!l)
 		return -ENOMEM;
 	if (set_name(l, name, len)) {
-		free(l);
+		slab_put(v->link_slab, l);
 		return -ENOMEM;
 	}
 	if (id)
@@ -440,9 +440,9 @@ int vlink_refer(struct volume *v, const struct id *id, struct vlink **ret)
 
 	if (e != -ENOENT)
 		return e;
-	struct vlink *l = calloc(1, sizeof *l);
+	struct vlink *l = slab_get(v->link_slab);
 	if (!l || set_name(l, "", 0)) {
-		free(l);
+		slab_put(v->link_slab, l);
 		return -ENOMEM;
 	}
 	l->id = *id;

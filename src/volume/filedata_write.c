@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SMALL_WRITE (16 * PAGE_LEN) /* most files fit: their last page is written with the others, padded in a copy */
 #define APPEND_HOLES_MAX 64 /* the map is copied for a look at it */
 
 /* A page as programs see it: zeros where it is not present and beyond the length. */
@@ -205,6 +206,13 @@ static int write_object(struct filedata *f, uint64_t off, const uint8_t *buf, si
 		buf += n;
 		len -= n;
 		first++;
+	}
+	if (r == 0 && off % PAGE_LEN == 0 && len > PAGE_LEN && len % PAGE_LEN && len <= SMALL_WRITE && end >= length) {
+		uint8_t padded[SMALL_WRITE];
+		memcpy(padded, buf, len);
+		memset(padded + len, 0, pages_of(len) * PAGE_LEN - len);
+		r = write_pages(f, o, first, pages_of(len), padded, mtime_ns);
+		len = 0;
 	}
 	if (r == 0 && len >= PAGE_LEN) {
 		uint64_t n = len / PAGE_LEN;

@@ -118,6 +118,7 @@ int volume_peers_have(struct volume *v, enum fsync_mode mode, const struct vecto
 int volume_heal_serve(struct volume *v, const struct heal_need *n, struct buf *out) { return -ENOENT; }
 void volume_heal_set_fetch(struct volume *v, heal_fetch_fn *fn, void *ctx) {}
 void volume_heal_poke(struct volume *v) {}
+size_t heal_answer_len(const struct heal_need *n) { return 0; }
 /* a fake volume was never copied */
 int volume_starts(struct volume *v, const struct vector *upto, struct start_tag **ret, uint32_t *ret_n)
 {

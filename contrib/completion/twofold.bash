@@ -3,12 +3,12 @@ _twofold() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words=
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        words="init mount umount serve invite join peer status sync log conflicts deletions key --help --version"
+        words="init mount umount serve invite join peer status sync log conflicts deletions check scrub key --help --version"
     else
         case $prev in
         --cipher) words="xchacha20poly1305 aes256gcm none" ;;
         --passfile | --keyfile | --new-passfile | --new-keyfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        -o) words="passfile= keyfile= extpass= listen= commit= fsync=local fsync=peer fsync=all fsync_timeout= deletions=hold deletions=apply allow_other ro uid= gid= umask= nodev nosuid noexec noatime" ;;
+        -o) words="passfile= keyfile= extpass= listen= commit= fsync=local fsync=peer fsync=all fsync_timeout= deletions=hold deletions=apply scrub=weekly scrub=off allow_other ro uid= gid= umask= nodev nosuid noexec noatime" ;;
         esac
     fi
     if [ -z "$words" ]; then
@@ -20,6 +20,8 @@ _twofold() {
         peer) [ "$COMP_CWORD" = 2 ] && words="list remove pause resume" ;;
         status) words="--watch --json" ;;
         sync) words="--timeout" ;;
+        check) words="--repair --rate --resume --json --passfile --keyfile --extpass" ;;
+        scrub) [ "$COMP_CWORD" = 3 ] && words="status" ;;
         log) words="--follow --json" ;;
         conflicts) [ "$COMP_CWORD" = 3 ] && words="list keep restore" ;;
         deletions) [ "$COMP_CWORD" = 3 ] && words="show accept undo" ;;

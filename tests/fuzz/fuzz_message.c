@@ -58,6 +58,7 @@ static void try_small(uint8_t type, const uint8_t *p, size_t len, struct buf *ou
 	const uint8_t *chunk;
 	struct start_tag *starts;
 	struct identity renew;
+	struct heal_need need;
 	uint32_t n_starts;
 	uint8_t kind;
 	bool flag;
@@ -101,6 +102,18 @@ static void try_small(uint8_t type, const uint8_t *p, size_t len, struct buf *ou
 	case TYPE_RENEW:
 		if (!(err = msg_renew_decode(p, len, &renew)))
 			msg_renew_encode(&renew, out);
+		break;
+	case TYPE_NEED:
+		if (!(err = msg_need_decode(p, len, &need)))
+			msg_need_encode(&need, out);
+		break;
+	case TYPE_PAGES:
+		if (!(err = msg_pages_decode(p, len, &chunk, &n)) && n) {
+			buf_put_u8(out, 0);
+			buf_put(out, chunk, n);
+		} else {
+			err = -1;
+		}
 		break;
 	case TYPE_PING:
 		msg_ping_decode(p, len, &flag);

@@ -180,7 +180,8 @@ static void test_data_and_small(void)
 	CHECK_EQ(msg_ping_decode((const uint8_t *)"\1", 0, &flag), -EPROTO);
 	for (unsigned type = 0; type < 256; type++)
 		CHECK_EQ(message_body_max((uint8_t)type) > 0,
-			(type >= TYPE_HELLO && type <= TYPE_GONE) || (type >= TYPE_PING && type <= TYPE_WELCOME) || type == TYPE_STARTS || type == TYPE_RENEW);
+			(type >= TYPE_HELLO && type <= TYPE_GONE) || (type >= TYPE_PING && type <= TYPE_WELCOME) || type == TYPE_STARTS || type == TYPE_RENEW ||
+			type == TYPE_NEED || type == TYPE_PAGES);
 }
 
 static void test_starts(void)
@@ -244,6 +245,36 @@ static void test_join(void)
 	buf_fini(&b);
 }
 
+static void test_need(void)
+{
+	struct heal_need n = {.what = HEAL_PAGES, .first = 9, .count = HEAL_PAGES_MAX}, got;
+	struct buf b = {0};
+	const uint8_t *pages;
+	size_t len;
+
+	msg_need_encode(&n, &b);
+	CHECK(b.len <= message_body_max(TYPE_NEED));
+	CHECK_EQ(msg_need_decode(b.p, b.len, &got), 0);
+	CHECK(got.what == HEAL_PAGES && got.first == 9 && got.count == HEAL_PAGES_MAX);
+	for (size_t i = 0; i < b.len; i++)
+		CHECK_EQ(msg_need_decode(b.p, i, &got), -EPROTO);
+	n.count++;
+	b.len = 0;
+	msg_need_encode(&n, &b);
+	CHECK_EQ(msg_need_decode(b.p, b.len, &got), -EPROTO);
+	n = (struct heal_need){.what = HEAL_RECORD, .count = 2};
+	b.len = 0;
+	msg_need_encode(&n, &b);
+	CHECK_EQ(msg_need_decode(b.p, b.len, &got), -EPROTO);
+	buf_fini(&b);
+	CHECK_EQ(msg_pages_decode((const uint8_t *)"", 0, &pages, &len), -EPROTO);
+	CHECK_EQ(msg_pages_decode((const uint8_t *)"\2", 1, &pages, &len), -EPROTO);
+	CHECK_EQ(msg_pages_decode((const uint8_t *)"\1x", 2, &pages, &len), -EPROTO);
+	CHECK_EQ(msg_pages_decode((const uint8_t *)"\1", 1, &pages, &len), -ENOENT);
+	CHECK_EQ(msg_pages_decode((const uint8_t *)"\0abc", 4, &pages, &len), 0);
+	CHECK(len == 3 && !memcmp(pages, "abc", 3));
+}
+
 int main(void)
 {
 	test_hello();
@@ -254,5 +285,6 @@ int main(void)
 	test_bye();
 	test_starts();
 	test_join();
+	test_need();
 	return check_result();
 }

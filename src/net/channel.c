@@ -404,7 +404,7 @@ int channel_feed(struct channel *c, const void *bytes, size_t len)
 
 int channel_next_message(struct channel *c, struct channel_message *ret)
 {
-	const uint8_t *p = c->in.p + c->in.start;
+	const uint8_t *p = c->in.p ? c->in.p + c->in.start : NULL;
 	size_t len;
 
 	/* checked counts whole messages only, so a message before it is complete and its length good */
@@ -503,7 +503,7 @@ const uint8_t *channel_output(struct channel *c, size_t *ret_len)
 {
 	seal_open_frame(c);
 	*ret_len = c->out.end - c->out.start;
-	return c->out.p + c->out.start;
+	return c->out.p ? c->out.p + c->out.start : NULL;
 }
 
 void channel_sent(struct channel *c, size_t len)

@@ -238,7 +238,8 @@ int object_read_sealed(struct object *o, uint64_t first, uint32_t n, uint8_t *re
 			return r;
 		memcpy(ret_entries, j.entry, now * TAG_ENTRY_LEN);
 		ret_entries += now * TAG_ENTRY_LEN;
-		ret_sealed += ret_sealed ? (size_t)now * PAGE_LEN : 0;
+		if (ret_sealed)
+			ret_sealed += (size_t)now * PAGE_LEN;
 		first += now;
 		n -= now;
 	}

@@ -132,7 +132,7 @@ static void seal_all(struct job *j)
 	uint64_t start = stats_now_ns();
 
 	for (uint32_t i = 0; i < j->n; i++) {
-		uint8_t *to = j->node[i] ? j->node[i]->sealed : j->direct + (size_t)i * PAGE_LEN;
+		uint8_t *to = j->node[i] ? j->node[i]->sealed : j->direct ? j->direct + (size_t)i * PAGE_LEN : NULL;
 		if (j->plain)
 			page_seal(j->o->sealer, j->prefix, j->counter + i, j->first + i, j->plain + (size_t)i * PAGE_LEN, to,
 				  entry_of(j->entry, i));
@@ -390,9 +390,12 @@ static int write_pages(struct object *o, uint64_t first, uint32_t n, const uint8
 			return r;
 		first += now;
 		n -= now;
-		plain += plain ? (size_t)now * PAGE_LEN : 0;
-		sealed += sealed ? (size_t)now * PAGE_LEN : 0;
-		entries += entries ? now * TAG_ENTRY_LEN : 0;
+		if (plain)
+			plain += (size_t)now * PAGE_LEN;
+		if (sealed)
+			sealed += (size_t)now * PAGE_LEN;
+		if (entries)
+			entries += now * TAG_ENTRY_LEN;
 	}
 	return 0;
 }

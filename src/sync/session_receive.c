@@ -312,8 +312,13 @@ static int open_own(struct session *s)
 	r->looked_ns = env_mono_ns(s->c.env);
 	if (!r->batch && (err = s->c.volume.batch_new(s->c.volume.v, s->c.peer, &r->batch)))
 		return session_bad(s, err, TYPE_BATCH);
-	if ((err = collect_wants(s)) || !r->n_waiting)
+	if ((err = collect_wants(s)))
 		return err;
+	if (!r->n_waiting) { /* a batch looks once */
+		s->c.volume.batch_free(r->batch);
+		r->batch = NULL;
+		return 0;
+	}
 	r->open = r->end_seen = r->own = true;
 	r->catching_up = false;
 	return 1;

@@ -3,7 +3,7 @@ _twofold() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words=
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        words="init mount umount serve invite join peer status sync log conflicts deletions check scrub key --help --version"
+        words="init mount umount serve invite join peer status metrics report sync log conflicts deletions check scrub key bench --help --version"
     else
         case $prev in
         --cipher) words="xchacha20poly1305 aes256gcm none" ;;
@@ -19,12 +19,15 @@ _twofold() {
         join) words="--name --listen --passfile --keyfile --extpass" ;;
         peer) [ "$COMP_CWORD" = 2 ] && words="list remove pause resume" ;;
         status) words="--watch --json" ;;
+        metrics) words="--textfile" ;;
+        report) words="-o" ;;
         sync) words="--timeout" ;;
         check) words="--repair --rate --resume --json --passfile --keyfile --extpass" ;;
         scrub) [ "$COMP_CWORD" = 3 ] && words="status" ;;
         log) words="--follow --json" ;;
         conflicts) [ "$COMP_CWORD" = 3 ] && words="list keep restore" ;;
         deletions) [ "$COMP_CWORD" = 3 ] && words="show accept undo" ;;
+        bench) [ "$COMP_CWORD" = 2 ] && words="disk sql replicate" || words="--dir --size --scale --passes --seconds --cipher --engine --cached --json --svg" ;;
         key) [ "$COMP_CWORD" = 2 ] && words="list add remove" || words="--new-passfile --new-keyfile --new-extpass --label" ;;
         esac
     fi

@@ -1,5 +1,5 @@
 # fish completion of twofold(1)
-set -l commands init mount umount serve invite join peer status sync log conflicts deletions check scrub key
+set -l commands init mount umount serve invite join peer status sync log conflicts deletions check scrub key bench
 complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a "$commands" -f
 complete -c twofold -n "__fish_seen_subcommand_from init join" -l name -x -d "name of this replica"
 complete -c twofold -n "__fish_seen_subcommand_from init" -l cipher -x -a "xchacha20poly1305 aes256gcm none"
@@ -24,3 +24,14 @@ complete -c twofold -n "__fish_seen_subcommand_from key" -l new-passfile -r
 complete -c twofold -n "__fish_seen_subcommand_from key" -l new-keyfile -r
 complete -c twofold -n "__fish_seen_subcommand_from key" -l new-extpass -x
 complete -c twofold -n "__fish_seen_subcommand_from key" -l label -x
+complete -c twofold -n "__fish_seen_subcommand_from bench" -a "disk sql replicate"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l dir -r
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l size -x
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l scale -x
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l passes -x
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l seconds -x
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l cipher -x -a "xchacha20poly1305 aes256gcm"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l engine -x -a "fio builtin"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l cached
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l json
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l svg -r

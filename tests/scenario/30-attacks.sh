@@ -100,7 +100,8 @@ attack "deleted" "os.unlink(p)"
 attack "header of the object flipped" "
 f = open(p, 'r+b'); f.seek(20); b = f.read(1); f.seek(20); f.write(bytes([b[0] ^ 1]))
 "
-[ "$bad" -ge 64 ] || fail "object header: only $bad pages noticed"
+# the header says nothing that the record does not say too: it is written anew, and the pages prove themselves
+equal "pages damaged after the header was written anew" "$bad" 0
 
 say "bits in volume"
 restore

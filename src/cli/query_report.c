@@ -38,7 +38,7 @@ static const char style[] =
 	".lat{display:grid;grid-template-columns:minmax(86px,auto) minmax(0,1fr) auto;gap:8px 12px;align-items:center;font-size:14px;font-variant-numeric:tabular-nums}"
 	".lat svg{display:block;width:100%;height:16px}.lat .n{text-align:right;line-height:1.25}.lat small{display:block;color:var(--soft);font-size:12px}.lat .axis{color:var(--soft);font-size:12px;display:flex;justify-content:space-between}"
 	".track{fill:var(--line);opacity:.55}.split{display:block;width:100%;height:18px;border-radius:9px}ol.files{margin:0;padding-left:22px}ol.files li{margin:4px 0}.files small{color:var(--soft)}.none{color:var(--soft);margin:0}"
-	"footer{color:var(--soft);font-size:13px}@media(max-width:480px){.tiles{grid-template-columns:1fr 1fr}.card{padding:16px}.health{padding:16px;gap:12px}h1{font-size:24px}.health svg{width:30px;height:30px}}"
+	"footer{color:var(--soft);font-size:13px}@media(max-width:480px){.lat .axis span:nth-child(2),.lat .axis span:nth-child(3){display:none}.tiles{grid-template-columns:1fr 1fr}.card{padding:16px}.health{padding:16px;gap:12px}h1{font-size:24px}.health svg{width:30px;height:30px}}"
 	"@media print{body{background:#fff}.card,.tile,.health{break-inside:avoid}}";
 
 void html_put(struct buf *out, const char *s)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # soak.sh [PART...]: what takes longer than tests/run.sh may: the scenarios against a binary with AddressSanitizer and UBSan, unit tests under
-# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9, 100 power cuts, churn. Parts: asan tsan fuzz sim kill power churn (default: all).
+# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9, 100 power cuts, churn, real programs, public suites, a million files.
+# Parts: asan tsan fuzz sim kill power churn programs suites million (default: all). What `suites` needs, and where it looks for it: tests/suites.sh.
 # MINUTES: of fuzzing for each target (default 2). SEEDS: how many of the simulation, from FIRST on (default 5000 from 20000). Ends with one line: N passed, N failed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,13 +9,14 @@ here=$(pwd)
 sh examples/install-packages.sh attr acl rsync git sqlite3 python3 iproute2 xfsprogs mandoc libclang-rt-14-dev clang
 [ -f build/build.ninja ] || meson setup build > /dev/null
 ninja -C build -j 2 | tail -1
-parts=${*:-asan tsan fuzz sim kill power churn}
+parts=${*:-asan tsan fuzz sim kill power churn programs suites million}
 passed=0 failed=0
 count() { # NAME COMMAND...
     name=$1; shift
     start=$(date +%s); log=$(mktemp); rc=0
     "$@" > "$log" 2>&1 || rc=$?
-    if [ "$rc" = 0 ] || [ "$rc" = 77 ]; then passed=$((passed + 1)); echo "ok      $name ($(($(date +%s) - start)) s)"
+    if [ "$rc" = 77 ]; then echo "skipped $name: $(sed -n 's/^SKIP: //p' "$log" | tail -1)"
+    elif [ "$rc" = 0 ]; then passed=$((passed + 1)); echo "ok      $name ($(($(date +%s) - start)) s)"
     else failed=$((failed + 1)); echo "FAILED  $name (exit $rc)"; tail -n 60 "$log" | sed 's/^/        /'; fi
     rm -f "$log"
 }
@@ -54,6 +56,9 @@ for part in $parts; do
         for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash "$s"; done ;;
     churn) for n in $(seq 201 230); do count "churn, seed $n" env TWOFOLD="$here/build/src/cli/twofold" CHURN_SEED=$n timeout 300 bash tests/scenario/26-churn.sh; done ;;
     power) count "power cuts, 100 images" env TWOFOLD="$here/build/src/cli/twofold" IMAGES=100 timeout 1800 bash tests/scenario/50-powercut.sh ;;
+    programs) count "real programs" env TWOFOLD="$here/build/src/cli/twofold" timeout 1800 bash tests/scenario/programs.sh ;;
+    suites) for s in pjdfstest fsx fsstress xfstests stress-ng fio; do count "$s" env TWOFOLD="$here/build/src/cli/twofold" timeout 3600 bash tests/suites.sh "$s"; done ;;
+    million) count "a million files" env TWOFOLD="$here/build/src/cli/twofold" timeout 3600 bash tests/suites.sh million ;;
     *) echo "no such part: $part" >&2; exit 2 ;;
     esac
 done

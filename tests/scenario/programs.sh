@@ -125,7 +125,7 @@ os.setxattr("dir/f4096", "user.one", b"value"); os.setxattr("dir", "user.bin", b
 for p in ("dir/f100000", "dir", "."): os.utime(p, ns=(10**18, 1234567890987654321))
 P
 if command -v setfacl > /dev/null; then setfacl -m u:1234:rw,g:77:r "$W/src/dir/f4095"; setfacl -d -m u:1234:rwx "$W/src/acl"; fi
-all() { listing "$1" | grep -v '^user.twofold'; (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -type f -o -type d | sort | xargs -d '\n' getfacl -n 2>/dev/null); }
+all() { listing "$1" | sed -E '/^user.twofold/d; s,^(.* d [0-7]+ [0-9]+ [0-9]+) [0-9]+ ,\1 - ,'; (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -type f -o -type d | sort | xargs -d '\n' getfacl -n 2>/dev/null); }
 all "$W/src" > "$W/want"
 if command -v rsync > /dev/null; then
     check "rsync there" rsync -aHAXS "$W/src/" "$A/synced/"

@@ -1,5 +1,5 @@
 # fish completion of twofold(1)
-set -l commands init mount umount serve invite join peer status sync log conflicts deletions check scrub key bench
+set -l commands init mount umount serve invite join peer status metrics report sync log conflicts deletions check scrub key bench
 complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a "$commands" -f
 complete -c twofold -n "__fish_seen_subcommand_from init join" -l name -x -d "name of this replica"
 complete -c twofold -n "__fish_seen_subcommand_from init" -l cipher -x -a "xchacha20poly1305 aes256gcm none"
@@ -16,6 +16,8 @@ complete -c twofold -n "__fish_seen_subcommand_from status log check" -l json
 complete -c twofold -n "__fish_seen_subcommand_from check" -l repair
 complete -c twofold -n "__fish_seen_subcommand_from check" -l resume
 complete -c twofold -n "__fish_seen_subcommand_from check" -l rate -x
+complete -c twofold -n "__fish_seen_subcommand_from metrics" -l textfile -r -d "file for node_exporter"
+complete -c twofold -n "__fish_seen_subcommand_from report" -s o -r -d "page to write"
 complete -c twofold -n "__fish_seen_subcommand_from sync" -l timeout -x
 complete -c twofold -n "__fish_seen_subcommand_from log" -l follow
 complete -c twofold -n "__fish_seen_subcommand_from peer" -a "list remove pause resume"

@@ -27,7 +27,52 @@ static void put_size(struct buf *out, uint64_t n)
 	buf_printf(out, u ? "%.1f %s" : "%.0f %s", x, unit[u]);
 }
 
-static void put_peer_text(struct buf *out, const struct peer_status *s, uint64_t now_ns)
+/* What --watch remembers of each peer, to show how far it is: the largest backlog since it was empty. */
+#define WATCHED_MAX 64u
+struct watch {
+	uint64_t peak[WATCHED_MAX], replica[WATCHED_MAX];
+	uint32_t n;
+};
+
+static uint64_t peak_of(struct watch *w, const struct peer_status *s)
+{
+	uint32_t i = 0;
+
+	while (i < w->n && w->replica[i] != s->replica)
+		i++;
+	if (i == WATCHED_MAX)
+		return s->backlog_bytes;
+	if (i == w->n) {
+		w->replica[w->n++] = s->replica;
+		w->peak[i] = 0;
+	}
+	if (!s->backlog_bytes || s->backlog_bytes > w->peak[i])
+		w->peak[i] = s->backlog_bytes;
+	return w->peak[i];
+}
+
+static void put_rate(struct buf *out, const struct peer_status *s)
+{
+	if (!s->rate_bytes)
+		return;
+	buf_printf(out, ", ");
+	put_size(out, s->rate_bytes);
+	buf_printf(out, "/s");
+	if (s->backlog_bytes)
+		buf_printf(out, ", ready in %" PRIu64 " s", s->backlog_bytes / s->rate_bytes + 1);
+}
+
+/* Within 80 columns. */
+static void put_bar(struct buf *out, const struct peer_status *s, uint64_t peak)
+{
+	double done = peak ? 1 - (double)s->backlog_bytes / (double)peak : s->backlog_parts ? 0 : 1;
+	int full = (int)(done * 30);
+
+	buf_printf(out, "\n      [%.*s%.*s] %3.0f %%", full, "##############################", 30 - full, "..............................", done * 100);
+	put_rate(out, s);
+}
+
+static void put_peer_text(struct buf *out, const struct peer_status *s, uint64_t now_ns, struct watch *w)
 {
 	buf_printf(out, "  %-20s %-14s", s->name, peer_state_name(s->state));
 	if (s->backlog_files || s->backlog_parts) {
@@ -36,13 +81,10 @@ static void put_peer_text(struct buf *out, const struct peer_status *s, uint64_t
 		if (s->oldest_ns && s->oldest_ns < now_ns)
 			buf_printf(out, ", oldest %" PRIu64 " s", (now_ns - s->oldest_ns) / 1000000000u);
 	}
-	if (s->rate_bytes) {
-		buf_printf(out, ", ");
-		put_size(out, s->rate_bytes);
-		buf_printf(out, "/s");
-		if (s->backlog_bytes)
-			buf_printf(out, ", ready in %" PRIu64 " s", s->backlog_bytes / s->rate_bytes + 1);
-	}
+	if (w)
+		put_bar(out, s, peak_of(w, s));
+	else
+		put_rate(out, s);
 	buf_printf(out, "\n      sent ");
 	put_size(out, s->sent_bytes);
 	buf_printf(out, ", received ");
@@ -71,7 +113,8 @@ static void put_peer_json(struct buf *out, const struct peer_status *s)
 	buf_printf(out, "}");
 }
 
-static int put_status(struct query *q, bool json)
+/* w: of --watch, or NULL. */
+static int put_status(struct query *q, bool json, struct watch *w)
 {
 	const struct header *h = volume_header(q->volume);
 	struct peer_status *s;
@@ -104,7 +147,7 @@ static int put_status(struct query *q, bool json)
 			buf_printf(q->out, i ? "," : "");
 			put_peer_json(q->out, &s[i]);
 		} else
-			put_peer_text(q->out, &s[i], env_wall_ns(&env_real));
+			put_peer_text(q->out, &s[i], env_wall_ns(&env_real), w);
 		all &= s[i].state == PEER_IN_SYNC;
 	}
 	struct scrub_status scrub;
@@ -127,6 +170,7 @@ static int put_status(struct query *q, bool json)
 int query_status(struct query *q, int argc, char **argv)
 {
 	bool json = false, watch = false;
+	struct watch seen = {.n = 0};
 	int code;
 
 	for (int i = 2; i < argc; i++) {
@@ -136,7 +180,7 @@ int query_status(struct query *q, int argc, char **argv)
 	for (;;) {
 		if (watch && !json)
 			buf_printf(q->out, "\033[H\033[2J");
-		code = put_status(q, json);
+		code = put_status(q, json, watch ? &seen : NULL);
 		if (!watch || *q->stop || !q->flush(q))
 			return code;
 		for (int i = 0; i < 10 && !*q->stop; i++)

@@ -54,7 +54,7 @@ for part in $parts; do
         count "simulation, ${SEEDS:-5000} seeds" build/tests/sim -s "${FIRST:-20000}" -n "${SEEDS:-5000}" -o 150 ;;
     kill)
         for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash "$s"; done ;;
-    churn) for n in $(seq 201 230); do count "churn, seed $n" env TWOFOLD="$here/build/src/cli/twofold" CHURN_SEED=$n timeout 300 bash tests/scenario/26-churn.sh; done ;;
+    churn) for n in $(seq 201 230); do count "churn, seed $n" env TWOFOLD="$here/build/src/cli/twofold" CHURN_SEED=$n timeout 300 bash tests/scenario/churn.sh; done ;;
     power) count "power cuts, 100 images" env TWOFOLD="$here/build/src/cli/twofold" IMAGES=100 timeout 1800 bash tests/scenario/50-powercut.sh ;;
     programs) count "real programs" env TWOFOLD="$here/build/src/cli/twofold" timeout 1800 bash tests/scenario/programs.sh ;;
     suites) for s in pjdfstest fsx fsstress xfstests stress-ng fio; do count "$s" env TWOFOLD="$here/build/src/cli/twofold" timeout 3600 bash tests/suites.sh "$s"; done ;;

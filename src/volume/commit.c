@@ -80,7 +80,7 @@ static int gather(struct volume *v, const struct concern *c, struct vnode ***ret
 	tree_lock(v);
 	for (struct list *i = v->dirty_nodes.next; i != &v->dirty_nodes && !e; i = i->next) {
 		struct vnode *n = LIST_OF(i, struct vnode, at);
-		if (!has_change(n) || (n->flags & VN_ORPHAN) || n->snapshot_taken || !wanted(c, n))
+		if (!has_change(n) || (n->flags & VN_ORPHAN) || n->snapshot_taken || !wanted(c, n) || !node_has_name(v, n))
 			continue;
 		if (!(e = txn_list(ret, ret_n, n)))
 			n->pins++;

@@ -39,6 +39,9 @@ void txn_roots(struct txn *t, struct blob old, bool old_live, struct blob fresh,
 int txn_trash(struct txn *t, uint64_t local); /* 0: nothing */
 int txn_list(struct vnode ***list, uint32_t *n, struct vnode *x);
 
+/* Is it shown anywhere? What programs still write to a file that is not, through open handles, is no version of it: the deletion that they have seen would not cover
+ * it, and every other replica would bring the file back. Under tree_mu. */
+bool node_has_name(struct volume *v, struct vnode *n);
 int write_node(struct txn *t, struct vnode *n);
 void node_written(struct txn *t, struct vnode *n); /* after COMMIT: memory follows */
 int write_link(struct txn *t, struct vlink *l);

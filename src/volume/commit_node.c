@@ -13,6 +13,13 @@ static struct slot *slot_of(struct vnode *n, int i) { return i == ATTRS ? &n->at
 
 static struct blob blob_of(const struct buf *b) { return (struct blob){b->p, b->len}; }
 
+bool node_has_name(struct volume *v, struct vnode *n)
+{
+	struct vlink *l;
+
+	return n->links || n->row == ROOT_INUM || (!nothing_unusual(v) && !exceptions_shown_link(v, n, &l));
+}
+
 /* Contents are written where a snapshot was taken, and for fresh nodes (an empty one, while their data are not flushed). */
 static bool content_due(const struct vnode *n)
 {
@@ -411,7 +418,7 @@ void node_written(struct txn *t, struct vnode *n)
 		n->flags |= VN_STORED;
 		n->flags &= ~(unsigned)VN_REPLACED;
 	}
-	if (orphan || !(n->flags & VN_DATA_DIRTY))
+	if (orphan || !(n->flags & VN_DATA_DIRTY) || !node_has_name(t->v, n))
 		vnode_clean(t->v, n);
 }
 

@@ -125,6 +125,9 @@ int query_check(struct query *q, int argc, char **argv)
 	}
 	if (t.json)
 		buf_printf(q->out, "{\"found\":[");
+	/* what was written a moment ago belongs to it; if it cannot be committed, that was said, and what stands there is checked all the same */
+	if (!volume_is_read_only(q->volume))
+		volume_commit(q->volume);
 	int e = volume_check(q->volume, &o, &r);
 	bool sound = !e && check_is_sound(&r);
 	if (t.progress && !t.json)

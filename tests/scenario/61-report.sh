@@ -8,14 +8,21 @@ head -c 300000 /dev/urandom > "$W/a/<i>name&"; insync a b
 "$TWOFOLD" peer pause "$W/a" b
 echo 1 >> "$W/a/<i>name&"; echo 2 >> "$W/b/<i>name&"; head -c 2000000 /dev/urandom > "$W/a/big"; sync -f "$W/a"; sync -f "$W/b"; sleep 2.2
 "$TWOFOLD" peer resume "$W/a" b; insync a b; sleep 1.2
-"$TWOFOLD" report "$W/a" -o "$W/r.html" || fail "report"
+curve='class="curve"[^>]*d="M[^"]*V[0-9.]*H[^"]*V'
+# a state is noted once a second, and only where it changed: until there are enough of them for a line
+for i in $(seq 20); do
+    "$TWOFOLD" report "$W/a" -o "$W/r.html" || fail "report"
+    grep -q "$curve" "$W/r.html" && break
+    "$TWOFOLD" peer pause "$W/a" b; head -c $((i * 10000)) /dev/urandom > "$W/a/more"; sync -f "$W/a"; sleep 1.2
+    "$TWOFOLD" peer resume "$W/a" b; insync a b; sleep 1.2
+done
 grep -qiE '<script|<link|<img|@import|url\(|https?://|<i>name' "$W/r.html" && fail "the page has a script, needs something else, or does not escape names"
 for id in backlog lag operations stages savings; do grep -q "id=\"$id\"" "$W/r.html" || fail "no $id"; done
 [ "$(grep -o 'class="curve"' "$W/r.html" | wc -l)" = 2 ] || fail "curves of backlog and lag are missing"
-grep -q 'class="curve"[^>]*d="M[^"]*V[0-9.]*H[^"]*V' "$W/r.html" || fail "a curve has one point"
+grep -q "$curve" "$W/r.html" || fail "a curve has one point"
 grep -q 'Needs a look' "$W/r.html" || fail "a conflict is not said"
 umnt a; mnt a
-"$TWOFOLD" report "$W/a" -o - | grep -q 'class="curve"[^>]*d="M[^"]*V[0-9.]*H[^"]*V' || fail "the history did not outlive the mount"
+"$TWOFOLD" report "$W/a" -o - | grep -q "$curve" || fail "the history did not outlive the mount"
 code 2 "$TWOFOLD" report "$W/a"
 code 1 "$TWOFOLD" report "$W/a" -o "$W/no/such/dir.html"
 command -v chromium > /dev/null || { [ "$failures" = 0 ] && skip "chromium is not installed"; exit 1; }

@@ -108,24 +108,24 @@ static int numbers(struct journal *j, sqlite3_stmt *st, uint64_t *ret, uint32_t 
 	return 0;
 }
 
-int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n)
+static int rows_after(struct journal *j, enum statement s, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n)
 {
 	int e = 0;
-	sqlite3_stmt *st = statement(j, ST_ORPHANS, &e);
+	sqlite3_stmt *st = statement(j, s, &e);
 
 	if (!st || (e = statement_bind(j, st, "ii", after, (uint64_t)max)))
 		return e;
 	return numbers(j, st, ret_rows, max, ret_n);
 }
 
+int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n)
+{
+	return rows_after(j, ST_ORPHANS, after, ret_rows, max, ret_n);
+}
+
 int journal_nodes_from(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n)
 {
-	int e = 0;
-	sqlite3_stmt *st = statement(j, ST_NODES_FROM, &e);
-
-	if (!st || (e = statement_bind(j, st, "ii", after, (uint64_t)max)))
-		return e;
-	return numbers(j, st, ret_rows, max, ret_n);
+	return rows_after(j, ST_NODES_FROM, after, ret_rows, max, ret_n);
 }
 
 int journal_max_local(struct journal *j, uint64_t *ret)

@@ -40,6 +40,14 @@ int peering_find(struct volume *v, const char *name, uint64_t *ret_replica)
 	return 0;
 }
 
+static bool is_peer(const struct peer_config *p, uint32_t n, uint64_t replica)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (p[i].replica == replica)
+			return true;
+	return false;
+}
+
 int peering_ensure(struct volume *v, uint64_t replica)
 {
 	CLEANUP_FREE struct peer_config *peers = NULL;
@@ -47,18 +55,7 @@ int peering_ensure(struct volume *v, uint64_t replica)
 	uint32_t n = 0;
 	int err = volume_peers(v, &peers, &n);
 
-	for (uint32_t i = 0; i < n && !err; i++)
-		if (peers[i].replica == replica)
-			return 0;
-	return err ? err : volume_set_peer(v, &fresh);
-}
-
-static bool is_peer(const struct peer_config *p, uint32_t n, uint64_t replica)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (p[i].replica == replica)
-			return true;
-	return false;
+	return err || is_peer(peers, n, replica) ? err : volume_set_peer(v, &fresh);
 }
 
 int peering_mesh(struct volume *v, uint32_t *ret_new)

@@ -163,9 +163,6 @@ int scrub_start(struct volume *v, uint64_t period_s, uint64_t rate)
 	s->rate = rate;
 	s->saved_ns = env_mono_ns(&env_real);
 	load_state(v, s);
-	/* a new store is looked at a period after it was first mounted */
-	if (!s->st.ended_s && !s->at)
-		s->st.ended_s = 0;
 	pthread_mutex_init(&s->mu, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);

@@ -17,7 +17,7 @@ bool node_has_name(struct volume *v, struct vnode *n)
 {
 	struct vlink *l;
 
-	return n->links || n->row == ROOT_INUM || (!nothing_unusual(v) && !exceptions_shown_link(v, n, &l));
+	return n->links || n->row == ROOT_INUM || (!nothing_unusual(v) && exceptions_shown_link(v, n, &l) != -ENOENT); /* a damaged row is no reason to lose what was written */
 }
 
 /* Contents are written where a snapshot was taken, and for fresh nodes (an empty one, while their data are not flushed). */

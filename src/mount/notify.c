@@ -218,8 +218,15 @@ static void run_replaced(struct mount *m, struct job *j)
 /* Logged here, where failures that come in a row have become one job. The kernel keeps the size that programs wanted until it forgets the inode. */
 static void run_write_failed(struct mount *m, struct job *j)
 {
-	log_error("%s: inode %llu: data could not be written: %s; what programs wrote there since is lost", m->path,
-		(unsigned long long)j->ino, strerror(-j->whence));
+	char *path = NULL;
+
+	if (volume_path_of(m->v, j->ino, &path))
+		path = NULL;
+	log_error("%s/%s: data could not be written: %s; what programs wrote there since is lost", m->path, path ? path : "(a file without a name)",
+		strerror(-j->whence));
+	free(path);
+	stats_add(m->stats, COUNT_WRITE_ERRORS, 1);
+	/* who reads it sees what is there, not what the kernel kept */
 	notify_inval_pages(m, j->ino, 0, 0);
 }
 

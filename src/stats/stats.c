@@ -14,7 +14,7 @@ static const char *const timer_names[STAT_TIMERS] = {
 static const char *const counter_names[STAT_COUNTERS] = {
 	"bytes.object-read", "bytes.object-written", "bytes.redo", "bytes.sealed", "bytes.opened",
 	"count.auth-failures", "bytes.wire-sent", "bytes.wire-received", "bytes.delta-saved",
-	"count.parts-sent", "count.parts-received", "count.batches-applied", "count.conflicts", "count.healed-pages",
+	"count.parts-sent", "count.parts-received", "count.batches-applied", "count.conflicts", "count.healed-pages", "count.write-errors",
 };
 
 struct stats *stats_new(void) { return calloc(1, sizeof(struct stats)); }

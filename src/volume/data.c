@@ -23,6 +23,8 @@ static int data_get(struct volume *v, inum ino, bool change, struct vnode **ret,
 	/* it is shown nowhere any more, until a peer has given them; the kernel may not have heard of that yet */
 	if (!e && vnode_lacks_bytes(n))
 		e = -ESTALE;
+	if (!e && change && (n->flags & VN_SUPERSEDED))
+		e = HANDLE_SUPERSEDED;
 	if (!e && change && !nothing_unusual(v))
 		e = writedown_node(v, n);
 	while (!e && change && n->derived) {
@@ -178,15 +180,24 @@ static int change_once(struct volume *v, inum ino, const struct change *c)
 	return e ? e : settled;
 }
 
+/* Removes what stood in the way of a change of ino; false where its result stands. */
+static bool try_again(struct volume *v, inum ino, int *e)
+{
+	if (*e == -EAGAIN)
+		*e = commit_run(v, 0);
+	else if (*e == HANDLE_SUPERSEDED)
+		*e = superseded_keep(v, ino);
+	else
+		return false;
+	return !*e;
+}
+
 static int change(struct volume *v, inum ino, const struct change *c)
 {
 	int e = change_once(v, ino, c);
 
-	for (int i = 0; e == -EAGAIN && i < LOG_FULL_TRIES; i++) {
-		e = commit_run(v, 0);
-		if (!e)
-			e = change_once(v, ino, c);
-	}
+	for (int i = 0; try_again(v, ino, &e) && i < LOG_FULL_TRIES; i++)
+		e = change_once(v, ino, c);
 	committer_kick(v);
 	return e;
 }
@@ -267,11 +278,8 @@ int volume_copy_range(struct volume *v, inum from, uint64_t off_from, inum to, u
 {
 	int e = copy_once(v, from, off_from, to, off_to, len, ret_len);
 
-	for (int i = 0; e == -EAGAIN && i < LOG_FULL_TRIES; i++) {
-		e = commit_run(v, 0);
-		if (!e)
-			e = copy_once(v, from, off_from, to, off_to, len, ret_len);
-	}
+	for (int i = 0; try_again(v, to, &e) && i < LOG_FULL_TRIES; i++)
+		e = copy_once(v, from, off_from, to, off_to, len, ret_len);
 	committer_kick(v);
 	return e;
 }

@@ -167,6 +167,16 @@ void filedata_put_ref(struct filedata *f, struct objref *r)
 	free(r);
 }
 
+void filedata_hold(struct filedata *f)
+{
+	struct object *o;
+
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->is_object)
+		filedata_open_object(f, &o);
+	pthread_rwlock_unlock(&f->lock);
+}
+
 void filedata_free(struct filedata *f)
 {
 	if (!f)

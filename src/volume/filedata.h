@@ -20,6 +20,8 @@ struct filedata;
 /* From a committed content (copied) and, for an object, its local number; the object is opened at first use. Its pages are protected. NULL content:
  * empty and not committed yet, so dirty. -EUCLEAN: a content that no honest author makes; -ENOMEM. */
 int filedata_new(const struct filedata_env *e, const struct content *c, uint64_t local, struct filedata **ret);
+/* Opens its object now, so that its bytes stay readable here when its file is removed. Errors show at the first read. */
+void filedata_hold(struct filedata *f);
 void filedata_free(struct filedata *f); /* closes the object; removes nothing */
 
 uint64_t filedata_length(struct filedata *f);

@@ -86,7 +86,8 @@ enum vnode_flag {
 	VN_DAMAGED = 32,    /* a page did not authenticate (cleared by a good read) */
 	VN_CONTENT_NEW = 64, /* content must be written though filedata does not call it dirty (fresh node, symlink) */
 	VN_DOOMED = 128,    /* orphan without references: commit removes it */
-	VN_DATA_DIRTY = 256 /* filedata was changed since the last confirmed snapshot (hint kept under tree_mu) */
+	VN_DATA_DIRTY = 256, /* filedata was changed since the last confirmed snapshot (hint kept under tree_mu) */
+	VN_SUPERSEDED = 512 /* orphan that holds for open handles what a peer's content superseded; heir is the file (superseded.c) */
 };
 struct vnode {
 	inum row;
@@ -121,7 +122,7 @@ struct vnode {
 
 	struct list dirty_children; /* directory: dirty vlinks whose parent (in memory) it is (vlink.at_parent) */
 	inum dir_parent;            /* directory: row of its shown parent, 0: not known yet (ask vnode_parent) */
-	inum heir;                  /* doomed: the node whose name replaced its last one (its content may serve as the base of a delta); 0 none */
+	inum heir;                  /* orphan: the node that has its last name now; 0 none. Its content may serve as the base of a delta */
 	bool commit_content;        /* inside of a commit: its content is part of it */
 	struct filedata_snapshot snapshot; /* inside of a commit */
 	bool snapshot_taken;
@@ -259,10 +260,9 @@ struct volume {
 /* A file that gets another inode number with the next COMMIT; journal.db is changed before anything else is written there. */
 struct renumber {
 	inum old, fresh;
-	bool orphan; /* the old number stays, as an orphan with that id, type and object */
+	bool orphan; /* the old number stays, as an orphan with that id and type */
 	struct id id;
 	uint32_t type;
-	uint64_t local;
 };
 struct peer_row_mem {
 	struct peer_config config;
@@ -479,6 +479,11 @@ int exceptions_shown_link(struct volume *v, struct vnode *n, struct vlink **ret)
 int derived_load(struct volume *v, struct vnode *n);
 /* Before the first write to a copy whose content is derived (vnode.derived): gives it a content of its own. Gate shared, without tree_mu: copies an object. */
 int derived_detach(struct volume *v, inum ino);
+/* superseded.c. Before a change through a handle of VN_SUPERSEDED: it becomes a file of its own beside its heir. No lock held. 0: look again. */
+#define HANDLE_SUPERSEDED (-EOWNERDEAD) /* what changing such a node answers inside of this layer */
+int superseded_keep(struct volume *v, inum ino);
+/* The file that took its name, NULL where that has none any more. Under tree_mu. */
+struct vnode *superseded_heir(struct volume *v, const struct vnode *n);
 bool derived_needs(struct volume *v, struct vnode *n); /* is a content of n shown by a copy? Then its bytes stay, whatever becomes of n */
 void derived_bytes_gone(struct volume *v, const struct vnode *n); /* n's contents lose their bytes: its copies in memory too */
 int derived_dies(struct volume *v, struct vnode *copy); /* a copy has no name any more: its file may not be needed either */

@@ -75,12 +75,23 @@ int volume_setxattr(struct volume *v, inum ino, const char *name, const void *va
 		e = node(v, ino, &n);
 		if (!e && !nothing_unusual(v))
 			e = writedown_node(v, n);
+		struct vnode *heir = !e && n->flags & VN_SUPERSEDED ? superseded_heir(v, n) : NULL;
+		if (heir)
+			e = set(v, heir, name, value, len, flags, c);
 		e = e ? e : set(v, n, name, value, len, flags, c);
 		tree_unlock(v);
 	}
 	change_end(v);
 	committer_kick(v);
 	return e;
+}
+
+static int take_away(struct volume *v, struct vnode *n, const char *name)
+{
+	int e = attrs_remove(&n->attrs, name);
+
+	e = e ? e : slot_change(&n->attrs_slot);
+	return e ? e : node_ctime(v, n);
 }
 
 int volume_removexattr(struct volume *v, inum ino, const char *name)
@@ -94,9 +105,10 @@ int volume_removexattr(struct volume *v, inum ino, const char *name)
 	e = node(v, ino, &n);
 	if (!e && !nothing_unusual(v))
 		e = writedown_node(v, n);
-	e = e ? e : attrs_remove(&n->attrs, name);
-	e = e ? e : slot_change(&n->attrs_slot);
-	e = e ? e : node_ctime(v, n);
+	struct vnode *heir = !e && n->flags & VN_SUPERSEDED ? superseded_heir(v, n) : NULL;
+	if (heir)
+		e = take_away(v, heir, name);
+	e = e ? e : take_away(v, n, name);
 	tree_unlock(v);
 	change_end(v);
 	committer_kick(v);

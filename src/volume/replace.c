@@ -1,7 +1,8 @@
 /* A peer's content that cannot be shown in place: the file gets a new inode number, and the kernel's open handles keep the old one with what
  * they had (design-mount: replaced). Under tree_mu, gate exclusive, at the end of merging; journal.db follows in the transaction.
  *
- *   superseded   the old number becomes an orphan that holds the content before, until the kernel forgets it
+ *   superseded   the old number becomes an orphan that holds the content before, until the kernel forgets it or a program writes to it
+ *                (superseded.c). Its object is kept open: the journal does with the file what it would do without anybody reading it
  *   set aside    the content before is a conflict copy now: that copy takes the old number, so that open handles go on with it */
 #include <errno.h>
 #include <stdlib.h>
@@ -94,9 +95,15 @@ static int make_orphan(struct volume *v, struct replacement *p, const struct vno
 	o->local = p->local;
 	o->size = p->size;
 	o->blocks = p->blocks;
-	o->flags = VN_STORED | VN_ORPHAN | (p->dirty ? VN_DATA_DIRTY : 0);
-	*r = (struct renumber){.old = p->node, .fresh = n->row, .orphan = true, .id = o->id, .type = o->type, .local = o->local};
-	return 0;
+	o->flags = VN_STORED | VN_ORPHAN | VN_SUPERSEDED | (p->dirty ? VN_DATA_DIRTY : 0);
+	o->heir = n->row;
+	*r = (struct renumber){.old = p->node, .fresh = n->row, .orphan = true, .id = o->id, .type = o->type};
+	/* what does not open reads as damaged, for those handles alone */
+	struct filedata *f;
+	e = vnode_data(v, o, &f);
+	if (!e)
+		filedata_hold(f);
+	return e;
 }
 
 /* The copy gives up its own number, which nobody has seen. */
@@ -155,8 +162,6 @@ static int replace_one(struct apply *a, struct replacement *p)
 		e = copy_takes(v, p, n, copy);
 	} else {
 		e = make_orphan(v, p, n, &r);
-		if (shared)
-			r.local = 0; /* the object is the copy's */
 	}
 	e = e ? e : note_renumber(v, &r);
 	return e ? e : note_replaced(a, p->node, fresh);
@@ -205,7 +210,7 @@ static int write_one(struct txn *t, const struct renumber *r)
 	for (uint32_t i = 0; i < n->n_extra && !e; i++)
 		e = move_dot(t, n->extra[i].slot.stored, n->row);
 	if (!e && r->orphan) {
-		const struct node_row o = {.row = r->old, .id = r->id, .type = r->type, .local = r->local, .orphan = true};
+		const struct node_row o = {.row = r->old, .id = r->id, .type = r->type, .orphan = true};
 		e = journal_node_insert(v->journal, &o);
 	}
 	return e;

@@ -5,7 +5,7 @@
 #include "internal.h"
 
 /* Mode, owner and group of n as asked, with what chown and chmod take along. */
-static int change_attrs(struct volume *v, struct vnode *n, const struct set_attr *s, const struct caller *c)
+static int change_own_attrs(struct volume *v, struct vnode *n, const struct set_attr *s, const struct caller *c)
 {
 	int e = slot_change(&n->attrs_slot);
 
@@ -25,6 +25,15 @@ static int change_attrs(struct volume *v, struct vnode *n, const struct set_attr
 		return acl_chmod(&n->attrs);
 	}
 	return 0;
+}
+
+/* Attributes are the file's, whichever content a handle has. Times are not: the kernel sends those of what was written through it. */
+static int change_attrs(struct volume *v, struct vnode *n, const struct set_attr *s, const struct caller *c)
+{
+	struct vnode *heir = n->flags & VN_SUPERSEDED ? superseded_heir(v, n) : NULL;
+	int e = heir ? change_own_attrs(v, heir, s, c) : 0;
+
+	return e ? e : change_own_attrs(v, n, s, c);
 }
 
 static int change_times(struct volume *v, struct vnode *n, const struct set_attr *s)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Goal: what a peer changes is seen at once by programs that have the file or the folder open here: appended bytes and overwritten ones through an open
 # descriptor and a mapping, size and mtime, new and removed and renamed names where the kernel had cached that they do (or do not) exist,
-# modes, ACLs and xattrs; a local file replaced by the peer keeps its old content for who has it open.
+# modes, ACLs and xattrs; a local file replaced by the peer keeps its old content for who has it open,
+# and what they write to it is kept beside the peer's.
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need python3 getfattr setfattr
@@ -49,6 +50,13 @@ os.truncate(a + "/f", 3); seen("a truncation, by name", lambda: os.stat(b + "/f"
 put(a + "/r", b"old"); seen("r", lambda: get(b + "/r") == b"old"); g = os.open(b + "/r", os.O_RDONLY); assert os.pread(g, 9, 0) == b"old"
 put(a + "/r.tmp", b"new content"); os.rename(a + "/r.tmp", a + "/r"); seen("a replaced file", lambda: get(b + "/r") == b"new content")
 assert os.pread(g, 99, 0) == b"old", os.pread(g, 99, 0)
+# a write through such a handle has not seen the peer's content: both are kept
+put(a + "/h.txt", b"the first content"); seen("h", lambda: get(b + "/h.txt") == b"the first content"); g2 = os.open(b + "/h.txt", os.O_RDWR)
+put(a + "/h.txt", b"second"); seen("a file written anew, shorter", lambda: get(b + "/h.txt") == b"second")
+os.pwrite(g2, b"THE", 0); os.fsync(g2); os.close(g2)
+def kept(m): return [n for n in os.listdir(m) if n.startswith("h.conflict-") and get(m + "/" + n) == b"THE first content"]
+seen("what was written through an old handle", lambda: kept(b)); seen("the same at the peer", lambda: kept(a) == kept(b) and kept(a))
+assert get(a + "/h.txt") == get(b + "/h.txt") == b"second"
 # both append in turns through handles that stay open
 put(a + "/log", b""); seen("log", lambda: os.path.exists(b + "/log")); ha = open(a + "/log", "ab", buffering=0); hb = open(b + "/log", "ab", buffering=0); want = b""
 for i in range(10):

@@ -14,6 +14,7 @@ up
 head -c 3000000 /dev/urandom > "$W/a/keep"; sync "$W/a/keep"; sha256sum < "$W/a/keep" > "$W/sum.keep"
 dd if=/dev/urandom of="$W/a/big" bs=1M count=400 conv=fsync 2> "$W/dd" && fail "400 MiB went into what has no room for them"
 grep -q 'No space left' "$W/dd" || fail "not ENOSPC: $(head -1 "$W/dd")"
+[ "$(counter a count.write-errors)" -gt 0 ] || fail "no failed write is counted"
 check "reading while it is full" cmp -s <(sha256sum < "$W/a/keep") "$W/sum.keep"
 check "listing while it is full" ls "$W/a" > /dev/null
 check "deleting while it is full" rm "$W/a/big"

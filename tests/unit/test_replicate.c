@@ -400,6 +400,77 @@ static void kill_and_reopen(void)
 	same("after a kill");
 }
 
+static void rewrite(struct volume *v, const char *path, const char *content)
+{
+	CHECK_EQ(volume_setattr(v, at(v, path), &(struct set_attr){.mask = SET_SIZE}, &root_caller, &(struct inode_attr){0}), 0);
+	put(v, at(v, path), 0, content, strlen(content));
+}
+
+/* A write through a handle from before a peer's version came has not seen it: both are kept. */
+static void superseded_handle(void)
+{
+	static uint8_t big[300000], got[sizeof big];
+	struct inode_attr a = {0};
+	char value[4];
+	size_t n = 0;
+
+	text(A, 1, "kept.txt", "what both had at first");
+	both_ways("base");
+	inum b = at(B, "kept.txt");
+	volume_ref(B, b);
+	rewrite(A, "kept.txt", "peer's");
+	both_ways("superseded");
+	/* attributes are the file's, whoever sets them */
+	CHECK_EQ(volume_setattr(B, b, &(struct set_attr){.mask = SET_MODE, .mode = 0604}, &root_caller, &a), 0);
+	CHECK_EQ(volume_setxattr(B, b, "user.h", "v", 1, 0, &root_caller), 0);
+	CHECK(!volume_getattr(B, at(B, "kept.txt"), &a) && (a.mode & 07777) == 0604);
+	CHECK(!volume_getxattr(B, at(B, "kept.txt"), "user.h", value, sizeof value, &n) && n == 1);
+	both_ways("attributes through the handle");
+	CHECK(!volume_getattr(A, at(A, "kept.txt"), &a) && (a.mode & 07777) == 0604);
+	put(B, b, 5, "BOTH", 4);
+	CHECK(reads(B, b, "what BOTH had at first"));
+	put(B, b, 5, "Both", 4);
+	both_ways("written through the handle");
+	CHECK(has(A, "kept.txt", "peer's") && has_copy(A, "kept", "what Both had at first") && has_copy(B, "kept", "what Both had at first"));
+	CHECK(!volume_getattr(B, b, &a) && a.nlink == 1 && (a.mode & 07777) == 0604);
+	volume_forget(B, b, 1);
+	kill_and_reopen();
+	CHECK(has_copy(A, "kept", "what Both had at first") && has_copy(B, "kept", "what Both had at first"));
+
+	/* an object with a hole that nobody had read; the file is superseded twice before it is written to, and cut */
+	for (size_t i = 0; i < sizeof big; i++)
+		big[i] = (uint8_t)(i * 3 + i / 4096);
+	make(A, 1, "big", S_IFREG | 0600);
+	put(A, at(A, "big"), 1 << 20, big, sizeof big);
+	both_ways("an object");
+	kill_and_reopen();
+	b = at(B, "big");
+	volume_ref(B, b);
+	rewrite(A, "big", "second");
+	both_ways("superseded");
+	inum second = at(B, "big");
+	volume_ref(B, second);
+	rewrite(A, "big", "3rd");
+	both_ways("superseded again");
+	CHECK_EQ(volume_commit(B), 0);
+	CHECK(b != second && second != at(B, "big") && reads(B, second, "second"));
+	CHECK(!volume_read(B, b, 1 << 20, got, sizeof got, &n) && n == sizeof got && !memcmp(got, big, sizeof big));
+	CHECK_EQ(volume_setattr(B, b, &(struct set_attr){.mask = SET_SIZE, .size = (1 << 20) + 5000}, &root_caller, &a), 0);
+	both_ways("cut through the handle");
+	CHECK(!volume_getattr(B, b, &a) && a.size == (1 << 20) + 5000 && a.blocks == 16 && a.nlink == 1);
+	CHECK(!volume_read(B, b, 1 << 20, got, sizeof got, &n) && n == 5000 && !memcmp(got, big, 5000));
+	/* without a name any more: as unlinked while it is open */
+	CHECK_EQ(volume_unlink(A, 1, "big", 3), 0);
+	both_ways("unlinked");
+	put(B, second, 0, "SECOND", 6);
+	CHECK(reads(B, second, "SECOND") && !has_copy(B, "big", "SECOND"));
+	CHECK(!volume_getattr(B, second, &a) && a.nlink == 0);
+	volume_forget(B, b, 1);
+	volume_forget(B, second, 1);
+	both_ways("closed");
+	kill_and_reopen();
+}
+
 static void incoming_file(const char *name, bool old)
 {
 	char path[400];
@@ -454,6 +525,7 @@ int main(void)
 	rename_beats_delete();
 	cycle();
 	open_elsewhere();
+	superseded_handle();
 	kill_and_reopen();
 	leftovers();
 	world_remove(&w);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # soak.sh [PART...]: what takes longer than tests/run.sh may: the scenarios against a binary with AddressSanitizer and UBSan, unit tests under
-# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9, 100 power cuts, churn, real programs, public suites, a million files.
+# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9 on either side, a minute without a link, 100 power cuts, churn, real programs, public suites, a million files.
 # Parts: asan tsan fuzz sim kill power churn programs suites million (default: all). What `suites` needs, and where it looks for it: tests/suites.sh.
 # MINUTES: of fuzzing for each target (default 2). SEEDS: how many of the simulation, from FIRST on (default 5000 from 20000). Ends with one line: N passed, N failed.
 set -eu
@@ -53,7 +53,9 @@ for part in $parts; do
     sim)
         count "simulation, ${SEEDS:-5000} seeds" build/tests/sim -s "${FIRST:-20000}" -n "${SEEDS:-5000}" -o 150 ;;
     kill)
-        for s in tests/scenario/13-*.sh; do count "$(basename "$s" .sh), 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash "$s"; done ;;
+        count "kill -9 of the writer, 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash tests/scenario/13-durability.sh
+        count "kill -9 of either side, 50 rounds" env TWOFOLD="$here/build/src/cli/twofold" KILLS=50 timeout 1800 bash tests/scenario/22-kill.sh
+        count "a minute without a link" env TWOFOLD="$here/build/src/cli/twofold" DOWN=60 timeout 600 bash tests/scenario/21-partition.sh ;;
     churn) for n in $(seq 201 230); do count "churn, seed $n" env TWOFOLD="$here/build/src/cli/twofold" CHURN_SEED=$n timeout 300 bash tests/scenario/churn.sh; done ;;
     power) count "power cuts, 100 images" env TWOFOLD="$here/build/src/cli/twofold" IMAGES=100 timeout 1800 bash tests/scenario/50-powercut.sh ;;
     programs) count "real programs" env TWOFOLD="$here/build/src/cli/twofold" timeout 1800 bash tests/scenario/programs.sh ;;

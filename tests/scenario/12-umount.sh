@@ -45,7 +45,7 @@ all_there "a refused second mount"
 
 say "a dead mount is replaced"
 write_some; sync -f "$W/a"; setfattr -n user.twofold.sync -v 1 "$W/a" || fail "sync"
-p=$(daemon_pid a); kill -9 "$p"; for i in $(seq 50); do kill -0 "$p" 2>/dev/null || break; sleep 0.1; done
+p=$(daemon_pid a); kill -9 "$p"; for i in $(seq 500); do gone "$p" && break; sleep 0.01; done
 ls "$W/a" > /dev/null 2>&1 && fail "a dead mount answers"
 mnt a; all_there "a dead mount replaced"
 equal "mounts at the mountpoint" "$(grep -c " $W/a fuse" /proc/self/mounts)" 1

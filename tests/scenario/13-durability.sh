@@ -1,14 +1,13 @@
 #!/bin/bash
 # Goal: what was fsynced is there after kill -9, each time: a writer fsyncs files and directories in a loop and notes what is safe; the process is killed at a
-# random moment, the store mounted again, everything noted compared. KILLS (10) rounds.
+# random moment, the store mounted again, everything noted compared, there and, once it is in step, at the peer. KILLS (10) rounds.
 . "$(dirname "$0")/lib.sh"
 need_fuse
 need python3
-init a
-mnt a
+pair a b
 cat > "$W/writer.py" <<'P'
 import os, random, sys
-top, note, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]); r = random.Random(seed)
+os.chdir(sys.argv[1]); top, note, seed = ".", sys.argv[2], int(sys.argv[3]); r = random.Random(seed)
 def fsync_dir(d): f = os.open(d, os.O_RDONLY); os.fsync(f); os.close(f)
 log = open(note, "a", buffering=1); k = 0
 try:
@@ -30,18 +29,20 @@ P
 # compares all that was noted as safe; the last rename that was under way may have happened or not
 cat > "$W/verify.py" <<'P'
 import os, sys
-note = sys.argv[1]; last = {}; maybe = {}
+note, side, part = sys.argv[1:4]; last = {}; maybe = {}
 for line in open(note):
     w = line.split()
     if w[0] == "safe": last[w[1]] = w[2]; maybe.pop(w[1], None)
     elif len(w) == 3: maybe[w[1]] = w[2]
 bad = 0
 for name, ref in last.items():
+    if not name.startswith(part): continue
+    name = side + name
     try: got = open(name, "rb").read()
     except OSError as e: got = None; why = str(e)
     want = open(ref, "rb").read()
     if got == want: continue
-    if got is not None and maybe.get(name) == got[:16].hex() + ":%d" % len(got): continue
+    if got is not None and maybe.get(name[len(side):]) == got[:16].hex() + ":%d" % len(got): continue
     bad += 1; print("LOST", name, "has", None if got is None else len(got), "wants", len(want))
 print(len(last), "files checked"); sys.exit(1 if bad else 0)
 P
@@ -51,8 +52,12 @@ for i in $(seq "${KILLS:-10}"); do
     sleep "$(python3 -c 'import random; print(0.2 + random.random() * 1.3)')"
     kill9 a
     kill "$w" 2>/dev/null; wait "$w" 2>/dev/null
-    mnt a
-    python3 "$W/verify.py" "$W/note" > "$W/verify" || fail "round $i: $(grep -m3 LOST "$W/verify" | tr '\n' ';')"
+    mnt a "listen=127.0.0.1:$(port 1)"
+    for side in a b; do
+        [ "$side" = a ] || insync a b
+        python3 "$W/verify.py" "$W/note" "$W/$side/" "./r$i/" > "$W/verify" || fail "round $i, $side: $(grep -m3 LOST "$W/verify" | tr '\n' ';')"
+    done
 done
+for side in a b; do python3 "$W/verify.py" "$W/note" "$W/$side/" "" > "$W/verify" || fail "after all, $side: $(grep -m3 LOST "$W/verify" | tr '\n' ';')"; done
 say "$(tail -1 "$W/verify")"
-umnt a
+umnt a; umnt b

@@ -80,7 +80,7 @@ umnt b
 p=$(daemon_pid b); pids+=("$p")
 echo y > "$W/a/served"; "$t" sync "$W/a" --timeout 20s || fail "sync with a served store"
 code 0 "$t" status "$W/b.store"
-kill "$p"; for i in $(seq 100); do kill -0 "$p" 2>/dev/null || break; sleep 0.1; done
+kill "$p"; for i in $(seq 500); do gone "$p" && break; sleep 0.02; done
 check "serve ends at SIGTERM" test ! -d "/proc/$p"
 mnt b
 equal "what was served is there" "$(cat "$W/b/served")" y

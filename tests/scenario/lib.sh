@@ -37,7 +37,7 @@ cleanup() {
     done
     for p in "${pids[@]}"; do kill "$p" 2>/dev/null; done
     for p in "${pids[@]}"; do
-        for i in $(seq 50); do kill -0 "$p" 2>/dev/null || break; sleep 0.1; done
+        for i in $(seq 500); do gone "$p" && break; sleep 0.01; done
         kill -9 "$p" 2>/dev/null
     done
     for n in "${netns[@]}"; do ip netns del "$n" 2>/dev/null; done
@@ -63,12 +63,22 @@ mnt() {
 }
 umnt() { "$TWOFOLD" umount "$W/$1" || die "umount $1"; }
 # daemon_pid NAME: the process that serves the store, found by the lock that it holds
-daemon_pid() { local p; for p in /proc/[0-9]*; do [ "$(readlink "$p/exe")" = "$(readlink -f "$TWOFOLD")" ] && tr '\0' ' ' < "$p/cmdline" | grep -qF "$W/$1.store " && basename "$p"; done 2>/dev/null | tail -1; }
+daemon_pid() {
+    local p a found=
+    for p in /proc/[0-9]*; do
+        [ "$p/exe" -ef "$TWOFOLD" ] || continue
+        mapfile -d '' -t a < "$p/cmdline"
+        case " ${a[*]} " in *"$W/$1.store "*) found=${p#/proc/} ;; esac
+    done 2> /dev/null
+    [ -z "$found" ] || echo "$found"
+}
+# gone PID: it runs no more, though its parent may not have asked for it yet
+gone() { local s; read -r s < "/proc/$1/stat" || return 0; case ${s##*) } in Z*) return 0 ;; esac; return 1; } 2> /dev/null
 # kill9 NAME: ends its daemon at once and takes the dead mount away
 kill9() {
     local p i; p=$(daemon_pid "$1"); [ -n "$p" ] || die "no daemon of $1"
     kill -9 "$p"
-    for i in $(seq 100); do kill -0 "$p" 2>/dev/null || break; sleep 0.05; done
+    for i in $(seq 500); do gone "$p" && break; sleep 0.01; done
     umount -l "$W/$1" 2>/dev/null
 }
 port() { echo $((20000 + ($$ * 7 + $1) % 20000)); }

@@ -81,7 +81,7 @@ p=$(daemon_pid b); pids+=("$p")
 echo y > "$W/a/served"; "$t" sync "$W/a" --timeout 20s || fail "sync with a served store"
 code 0 "$t" status "$W/b.store"
 kill "$p"; for i in $(seq 500); do gone "$p" && break; sleep 0.02; done
-check "serve ends at SIGTERM" test ! -d "/proc/$p"
+check "serve ends at SIGTERM" gone "$p"
 mnt b
 equal "what was served is there" "$(cat "$W/b/served")" y
 code 0 "$t" peer remove "$W/a" b

@@ -1,7 +1,8 @@
 #!/bin/sh
 # soak.sh [PART...]: what takes longer than tests/run.sh may: the scenarios against a binary with AddressSanitizer and UBSan, unit tests under
-# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9 on either side, a minute without a link, 100 power cuts, churn, real programs, public suites, a million files.
-# Parts: asan tsan fuzz sim kill power churn programs suites million (default: all). What `suites` needs, and where it looks for it: tests/suites.sh.
+# ThreadSanitizer, minutes of fuzzing for each target, many seeds of the simulation, 50 rounds of kill -9 on either side, a minute without a link, 100 power cuts, churn, real programs, public suites, a million files,
+# what changes cost on the wire at full size.
+# Parts: asan tsan fuzz sim kill power churn programs suites million frugal (default: all). What `suites` needs, and where it looks for it: tests/suites.sh.
 # MINUTES: of fuzzing for each target (default 2). SEEDS: how many of the simulation, from FIRST on (default 5000 from 20000). Ends with one line: N passed, N failed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,7 +10,7 @@ here=$(pwd)
 sh examples/install-packages.sh attr acl rsync git sqlite3 python3 iproute2 xfsprogs mandoc libclang-rt-14-dev clang
 [ -f build/build.ninja ] || meson setup build > /dev/null
 ninja -C build -j 2 | tail -1
-parts=${*:-asan tsan fuzz sim kill power churn programs suites million}
+parts=${*:-asan tsan fuzz sim kill power churn programs suites million frugal}
 passed=0 failed=0
 count() { # NAME COMMAND...
     name=$1; shift
@@ -61,6 +62,9 @@ for part in $parts; do
     programs) count "real programs" env TWOFOLD="$here/build/src/cli/twofold" timeout 1800 bash tests/scenario/programs.sh ;;
     suites) for s in pjdfstest fsx fsstress xfstests stress-ng fio; do count "$s" env TWOFOLD="$here/build/src/cli/twofold" timeout 3600 bash tests/suites.sh "$s"; done ;;
     million) count "a million files" env TWOFOLD="$here/build/src/cli/twofold" timeout 3600 bash tests/suites.sh million ;;
+    frugal)
+        count "bytes on the wire, full size" env TWOFOLD="$here/build/src/cli/twofold" FULL=1 timeout 900 bash tests/scenario/25-frugal.sh
+        count "back with 1,000 changes among 100,000 files" env TWOFOLD="$here/build/src/cli/twofold" timeout 1800 bash tests/scenario/away.sh ;;
     *) echo "no such part: $part" >&2; exit 2 ;;
     esac
 done

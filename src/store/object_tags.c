@@ -148,6 +148,7 @@ static int read_page(struct object *o, uint64_t group, uint8_t *ret)
 	fd_put(o);
 	if (n < 0)
 		return (int)n;
+	stats_add(o->s->st, COUNT_OBJECT_BYTES_READ, (uint64_t)n);
 	memset(ret + n, 0, PAGE_LEN - (size_t)n);
 	return 0;
 }

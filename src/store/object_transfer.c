@@ -27,6 +27,7 @@ static int leading_pages(struct object *o, int fd, uint64_t group, uint8_t *buf,
 	m = full_pread(fd, buf, (size_t)GROUP_PAGES * PAGE_LEN, data_off(group * GROUP_PAGES));
 	if (m < 0)
 		return (int)m;
+	stats_add(o->s->st, COUNT_OBJECT_BYTES_READ, (uint64_t)(n + m));
 	have = (uint32_t)(m / PAGE_LEN);
 	for (i = 0; i < have; i++) {
 		uint8_t *p = buf + (size_t)i * PAGE_LEN;
@@ -199,6 +200,7 @@ static int copy_file(struct object_store *s, int from, int to, off_t len)
 		ssize_t n = copy_file_range(from, &a, to, &b, (size_t)(len - done), 0);
 		if (n <= 0)
 			break;
+		stats_add(s->st, COUNT_OBJECT_BYTES_READ, (uint64_t)n);
 		done += n;
 	}
 	buf = done < len ? group_buf_get(s) : NULL;
@@ -210,6 +212,7 @@ static int copy_file(struct object_store *s, int from, int to, off_t len)
 			r = (int)n;
 			break;
 		}
+		stats_add(s->st, COUNT_OBJECT_BYTES_READ, (uint64_t)n);
 		r = full_pwrite(to, buf, (size_t)n, done);
 		done += n;
 	}

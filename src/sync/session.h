@@ -46,7 +46,7 @@ struct session_volume {
 			  size_t max_bytes, struct buf *out, uint32_t *ret_rows);
 	int (*backlog)(struct volume *v, const struct vector *have, struct backlog *ret);
 	int (*source_open)(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held,
-			   unsigned forms, uint64_t resume_page, struct content_source **ret);
+			   const struct vector *has, unsigned forms, uint64_t resume_page, struct content_source **ret);
 	int (*source_next)(struct content_source *s, size_t max, struct buf *out);
 	uint64_t (*source_saved)(const struct content_source *s);
 	void (*source_close)(struct content_source *s);

@@ -264,7 +264,7 @@ static int send_chunk(struct session *s)
 
 		err = msg_get_decode(q->get, q->get_len, &m);
 		if (!err)
-			err = v->source_open(v->v, &m.node, m.dot, m.held, m.n_held, m.forms, m.resume_page, &q->source);
+			err = v->source_open(v->v, &m.node, m.dot, m.held, m.n_held, &s->peer_has, m.forms, m.resume_page, &q->source);
 		if (err) {
 			q->source = NULL;
 			return send_gone(s, at, err);

@@ -4,6 +4,7 @@
  * that it changed. Others (further contents of a node, bases) change for nobody. */
 #include "content_source.h"
 #include "internal.h"
+#include "near.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -115,9 +116,10 @@ struct transfer_lookup content_lookup(struct volume *v)
 	return (struct transfer_lookup){.find = find, .step = step, .base = base, .ctx = v};
 }
 
-int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held, unsigned forms,
-			uint64_t resume_page, struct content_source **ret)
+int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held,
+			const struct vector *has, unsigned forms, uint64_t resume_page, struct content_source **ret)
 {
+	struct held_content near[NEAR_MAX];
 	struct transfer_env e = content_env(v);
 	struct transfer_lookup l = content_lookup(v);
 	struct content_source *s = calloc(1, sizeof *s);
@@ -125,7 +127,9 @@ int content_source_open(struct volume *v, const struct id *node, struct dot dot,
 
 	if (!s)
 		return -ENOMEM;
-	r = transfer_source_open(&e, &l, node, dot, held, n_held, forms, resume_page, &s->t);
+	struct transfer_bases b = {.held = held, .n_held = n_held, .near = near};
+	r = has && forms & FORM_DELTA ? near_contents(v, node, has, near, &b.n_near) : 0;
+	r = r < 0 ? r : transfer_source_open(&e, &l, node, dot, &b, forms, resume_page, &s->t);
 	if (r < 0) {
 		free(s);
 		return r;

@@ -6,6 +6,7 @@
 
 #include "heal.h"
 #include "internal.h"
+#include "near.h"
 
 #define LOG_FULL_TRIES 64 /* commits made because the redo log was full, before a write gives up */
 
@@ -85,6 +86,7 @@ static int settle(struct volume *v, struct vnode *n, struct filedata *f, bool se
 	n->blocks = blocks;
 	n->flags |= VN_DATA_DIRTY;
 	vnode_dirty(v, n);
+	near_note(v, n, NEAR_WRITTEN);
 	if (set_times && !(e = slot_change(&n->times_slot))) {
 		now_times(v, &n->times.mtime);
 		n->times.ctime = n->times.mtime;
@@ -127,6 +129,7 @@ static int read_once(struct volume *v, inum ino, uint64_t off, void *buf, size_t
 	tree_lock(v);
 	if (!e && (n->flags & VN_DAMAGED) && got && n->damaged_page * PAGE_LEN >= off && n->damaged_page * PAGE_LEN < off + got)
 		n->flags &= ~(unsigned)VN_DAMAGED;
+	near_note(v, n, NEAR_READ);
 	n->pins--;
 	tree_unlock(v);
 	*ret_got = got;
@@ -267,6 +270,9 @@ static int copy_once(struct volume *v, inum from, uint64_t off_from, inum to, ui
 		int settled = settle(v, b, fb, true, true);
 		e = e ? e : settled;
 		data_put(v, b);
+		tree_lock(v);
+		near_note(v, a, NEAR_READ);
+		tree_unlock(v);
 	}
 	data_put(v, a);
 out:

@@ -173,6 +173,13 @@ struct hold {
 	bool changed;
 };
 
+/* Files that programs here used lately, newest first (near.c). */
+#define RECENT_FILES 16u
+struct recent {
+	inum node; /* 0: none, nor after it */
+	bool read;
+};
+
 #define SIZE_LOCKS 64
 struct volume {
 	char *path; /* absolute */
@@ -207,6 +214,7 @@ struct volume {
 	_Atomic uint32_t n_dirty_nodes, n_dirty_links; /* read without tree_mu as a hint */
 	uint32_t unparented;
 	struct ref_table *refs;
+	struct recent recent[RECENT_FILES];
 	struct exceptions *exceptions;
 	uint32_t n_exceptions, n_groups; /* both 0: nothing unusual is shown, no look-up asks exceptions.c */
 	uint64_t next_node, next_link;   /* rows; written at each COMMIT */

@@ -69,9 +69,10 @@ struct held_content {
 };
 enum content_form { FORM_WHOLE = 1, FORM_RANGES = 2, FORM_DELTA = 4 };
 struct content_source;
-/* Chooses the cheapest allowed form (mask of content_form). 0; -ESTALE: no such content here any more (GONE); -EBADMSG: it is damaged here. */
-int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held, unsigned forms,
-			uint64_t resume_page, struct content_source **ret);
+/* Chooses the cheapest allowed form (mask of content_form). has: the receiver's knowledge, NULL where it is not known: contents inside of it may serve as the base of a
+ * delta though `held` does not name them; a receiver that lacks that one asks again. 0; -ESTALE: no such content here any more (GONE); -EBADMSG: it is damaged here. */
+int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held,
+			const struct vector *has, unsigned forms, uint64_t resume_page, struct content_source **ret);
 /* Appends the next chunk (a body of DATA, at most max + 64 KiB bytes) to out. 1: more follows, 0: that was the last, negative: -ESTALE, -EBADMSG, -EIO. */
 int content_source_next(struct content_source *s, size_t max, struct buf *out);
 enum content_form content_source_form(const struct content_source *s);

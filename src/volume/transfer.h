@@ -59,8 +59,14 @@ struct transfer_lookup {
 
 /* ---- sending: as content_source_* of replicate.h, which is this on a volume ---- */
 struct transfer_source;
+/* What a delta may build on beside the base that is kept: contents that the receiver says it holds, and others that it should hold by its knowledge (near; their
+ * roots are not looked at). Which of them is worth it is found out by samples. */
+struct transfer_bases {
+	const struct held_content *held, *near;
+	uint32_t n_held, n_near;
+};
 int transfer_source_open(const struct transfer_env *e, const struct transfer_lookup *l, const struct id *node, struct dot dot,
-			 const struct held_content *held, uint32_t n_held, unsigned forms, uint64_t resume_page, struct transfer_source **ret);
+			 const struct transfer_bases *bases, unsigned forms, uint64_t resume_page, struct transfer_source **ret);
 int transfer_source_next(struct transfer_source *s, size_t max, struct buf *out);
 enum content_form transfer_source_form(const struct transfer_source *s);
 uint64_t transfer_source_saved(const struct transfer_source *s);

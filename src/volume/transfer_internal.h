@@ -34,6 +34,11 @@ int page_stream_entries(struct page_stream *s, uint64_t rank, uint32_t n, uint8_
 /* Bytes from a place in the stream, through the window; short at the end. */
 int page_stream_bytes(struct page_stream *s, uint64_t pos, uint8_t *buf, size_t len, size_t *ret_len);
 
+/* The one of base[0..n), n <= SIMILAR_MAX, that shares most with the stream from rank on, by samples: its index, or -1 where none shares much. 0, -ENOMEM, or what
+ * reading the stream says. */
+#define SIMILAR_MAX 12u
+int similar_choose(struct page_stream *stream, uint64_t rank, struct page_stream *base, uint32_t n, int *ret);
+
 /* Nonces of n entries as runs, and back into the first 16 bytes of n entries (the tags are left alone). */
 void nonces_put(struct buf *out, const uint8_t *entries, uint32_t n);
 int nonces_read(struct reader *r, uint32_t n, uint8_t *ret_entries); /* 0 or -EPROTO */

@@ -1,6 +1,6 @@
 /* The sender of one content. Choice of the form, cheapest first:
  *   ranges  the receiver holds the version at which our step began, or one that our own changes made after it
- *   delta   it holds the base that we keep for this node
+ *   delta   it holds the base that we keep for this node, or another content that is much like it (transfer_similar.c)
  *   whole   from the page it has not got yet
  * A content that changes while it is sent must not be mixed: every change of a page changes the object's root, for good, since nonces
  * never repeat. So the root is compared before each chunk leaves; -ESTALE where it is not that of the record. */
@@ -14,6 +14,8 @@
 #define DELTA_OUT_BYTES 32768
 #define SIGNATURE_BLOCKS 262144
 #define STRONG_LEN 16
+#define NEAR_PAGES_MIN 16u    /* smaller contents are not worth a look for what they are like */
+#define NEAR_RANGES_MIN 256u  /* nor are fewer pages that ranges would send */
 
 struct transfer_source {
 	struct transfer_env e;
@@ -159,16 +161,117 @@ static int try_delta(struct transfer_source *s, const struct transfer_lookup *l,
 	return 0;
 }
 
-static int choose(struct transfer_source *s, const struct transfer_lookup *l, const struct held_content *held, uint32_t n_held, unsigned forms,
-		  uint64_t resume_page)
+/* ---- other bases ---- */
+struct nearby {
+	struct held_content name[SIMILAR_MAX];
+	struct transfer_content c[SIMILAR_MAX]; /* owned */
+	struct page_stream stream[SIMILAR_MAX]; /* owned */
+	uint32_t n;
+};
+
+static void nearby_fini(struct nearby *x)
 {
+	for (uint32_t i = 0; i < x->n; i++) {
+		page_stream_fini(&x->stream[i]);
+		transfer_content_fini(&x->c[i]);
+	}
+}
+
+static bool nearby_has(const struct nearby *x, const struct held_content *h)
+{
+	for (uint32_t i = 0; i < x->n; i++)
+		if (dot_eq(x->name[i].dot, h->dot) && id_eq(&x->name[i].node, &h->node))
+			return true;
+	return false;
+}
+
+/* Adds a content if it is here, and is what the receiver calls so. */
+static int nearby_add(struct transfer_source *s, const struct transfer_lookup *l, const struct held_content *h, bool by_root, struct nearby *x)
+{
+	struct transfer_content *c = &x->c[x->n];
+	struct page_stream *p = &x->stream[x->n];
+
+	if (x->n == SIMILAR_MAX || nearby_has(x, h) || (dot_eq(h->dot, s->dot) && id_eq(&h->node, &s->node)))
+		return 0;
+	int r = l->find(l->ctx, &h->node, h->dot, c);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	*p = (struct page_stream){0};
+	if (!c->object || (by_root && !root_eq(&h->root, &c->content.root)) || check_root(c) < 0)
+		r = -ESTALE;
+	r = r ? r : page_stream_init(p, &c->content, c->object);
+	/* all of a base is read: one that is far longer than what it could save does not pay */
+	if (!r && (p->pages < NEAR_PAGES_MIN || p->pages > TRANSFER_DELTA_PAGES_MAX || p->pages / 16 > s->stream.pages + NEAR_RANGES_MIN))
+		r = -ESTALE;
+	if (r) {
+		page_stream_fini(p);
+		transfer_content_fini(c);
+		return r == -ENOMEM ? r : 0;
+	}
+	x->name[x->n] = (struct held_content){h->node, h->dot, c->content.root};
+	x->n++;
+	return 0;
+}
+
+/* From a page on, where it is in no hole. */
+static uint64_t rank_of(const struct page_stream *s, uint64_t page)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		if (page < s->run[i].page + s->run[i].count)
+			return s->run[i].rank + (page > s->run[i].page ? page - s->run[i].page : 0);
+	return s->pages;
+}
+
+/* 1: a delta against one of them is chosen. page: the first that would have to be sent otherwise. */
+static int try_near(struct transfer_source *s, const struct transfer_lookup *l, const struct transfer_bases *b, uint64_t page)
+{
+	struct nearby *x;
+	int r = 0, best = -1;
+
+	if (!(b->n_held + b->n_near) || s->stream.pages < NEAR_PAGES_MIN || s->stream.pages > TRANSFER_DELTA_PAGES_MAX)
+		return 0;
+	if (!(x = calloc(1, sizeof *x)))
+		return -ENOMEM;
+	uint64_t began = stats_now_ns();
+	for (uint32_t i = 0; !r && i < b->n_held; i++)
+		r = nearby_add(s, l, &b->held[i], true, x);
+	for (uint32_t i = 0; !r && i < b->n_near; i++)
+		r = nearby_add(s, l, &b->near[i], false, x);
+	if (!r && x->n)
+		r = similar_choose(&s->stream, rank_of(&s->stream, page), x->stream, x->n, &best);
+	if (!r && best >= 0) {
+		s->form = FORM_DELTA;
+		s->held = x->name[best];
+		s->base = x->c[best];
+		s->base_stream = x->stream[best];
+		x->c[best] = (struct transfer_content){0};
+		x->stream[best] = (struct page_stream){0};
+		r = 1;
+	}
+	nearby_fini(x);
+	free(x);
+	stats_since(s->e.stats, STAGE_DELTA, began);
+	return r;
+}
+
+static int choose(struct transfer_source *s, const struct transfer_lookup *l, const struct transfer_bases *b, unsigned forms, uint64_t resume_page)
+{
+	/* What is there already beats building it anew, where it is much. */
+	bool delta = forms & FORM_DELTA && resume_page < s->stream.pages / 2;
 	int r = 0;
 
 	if (forms & FORM_RANGES)
-		r = try_ranges(s, l, held, n_held);
-	/* What is there already beats building it anew, where it is much. */
-	if (r == 0 && forms & FORM_DELTA && resume_page < s->stream.pages / 2)
-		r = try_delta(s, l, held, n_held);
+		r = try_ranges(s, l, b->held, b->n_held);
+	/* Much is to be sent: the next piece of a file that is being written. It may be like another file as well. */
+	if (r == 1 && delta && extents_pages(&s->ranges) >= NEAR_RANGES_MIN) {
+		int near = try_near(s, l, b, s->ranges.e[0].first);
+		if (near)
+			return near < 0 ? near : 0;
+	}
+	if (r == 0 && delta)
+		r = try_delta(s, l, b->held, b->n_held);
+	if (r == 0 && delta)
+		r = try_near(s, l, b, 0);
 	if (r)
 		return r < 0 ? r : 0;
 	if (!(forms & FORM_WHOLE))
@@ -183,7 +286,7 @@ static int choose(struct transfer_source *s, const struct transfer_lookup *l, co
 }
 
 int transfer_source_open(const struct transfer_env *e, const struct transfer_lookup *l, const struct id *node, struct dot dot,
-			 const struct held_content *held, uint32_t n_held, unsigned forms, uint64_t resume_page, struct transfer_source **ret)
+			 const struct transfer_bases *bases, unsigned forms, uint64_t resume_page, struct transfer_source **ret)
 {
 	struct transfer_source *s = calloc(1, sizeof *s);
 	int r;
@@ -202,7 +305,7 @@ int transfer_source_open(const struct transfer_env *e, const struct transfer_loo
 	if (r == 0)
 		r = page_stream_init(&s->stream, &s->c.content, s->c.object);
 	if (r == 0)
-		r = choose(s, l, held, n_held, forms, resume_page);
+		r = choose(s, l, bases, forms, resume_page);
 	if (r < 0) {
 		transfer_source_close(s);
 		return r;

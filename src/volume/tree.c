@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "internal.h"
+#include "near.h"
 
 #define LINKS_MAX 65000
 #define TARGET_MAX 4095
@@ -288,10 +289,13 @@ static int remove_name(struct volume *v, inum parent, const char *name, size_t l
 		if ((e = writedown_node(v, n)) || (e = shown_lookup(v, dir, name, len, &l)))
 			return e;
 	}
+	inum heir = near_heir(v, dir, n, name, len);
 	if ((e = dir_touched(v, dir)) || (e = node_ctime(v, n)) || (e = shown_kill(v, l)))
 		return e;
 	if (!n->links && v->node_count)
 		v->node_count--;
+	if (!n->links)
+		n->heir = heir;
 	return 0;
 }
 

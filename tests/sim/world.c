@@ -247,7 +247,7 @@ static int fetch_once(struct world *w, struct volume *from, struct batch *b, con
 {
 	struct content_source *s;
 	struct buf chunk = {0};
-	int e = content_source_open(from, &want->node, want->dot, want->held, want->n_held, forms, want->resume_page, &s), more = 1;
+	int e = content_source_open(from, &want->node, want->dot, want->held, want->n_held, NULL, forms, want->resume_page, &s), more = 1;
 
 	if (e)
 		return e;

@@ -103,7 +103,7 @@ struct content_source {
 };
 
 static inline int fake_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held,
-	unsigned forms, uint64_t resume_page, struct content_source **ret)
+	const struct vector *has, unsigned forms, uint64_t resume_page, struct content_source **ret)
 {
 	struct fake *f = fake_of(v);
 	struct content_source *s;

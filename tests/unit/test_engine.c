@@ -56,10 +56,10 @@ int volume_list_parts(struct volume *v, const struct vector *have, const struct 
 	LOCKED(int, v, fake_list(v, have, upto, cursor, max_rows, max_bytes, out, ret_rows));
 }
 int volume_backlog(struct volume *v, const struct vector *have, struct backlog *ret) { LOCKED(int, v, fake_backlog(v, have, ret)); }
-int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held, unsigned forms,
-	uint64_t resume_page, struct content_source **ret)
+int content_source_open(struct volume *v, const struct id *node, struct dot dot, const struct held_content *held, uint32_t n_held,
+	const struct vector *has, unsigned forms, uint64_t resume_page, struct content_source **ret)
 {
-	LOCKED(int, v, fake_source_open(v, node, dot, held, n_held, forms, resume_page, ret));
+	LOCKED(int, v, fake_source_open(v, node, dot, held, n_held, has, forms, resume_page, ret));
 }
 int content_source_next(struct content_source *s, size_t max, struct buf *out)
 {

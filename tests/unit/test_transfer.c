@@ -3,6 +3,7 @@
 #include "transfer.h"
 
 #define HISTORY 8
+static const struct transfer_bases no_bases;
 static const struct id the_node = {{7}}, other_node = {{8}};
 
 /* What a volume would know: versions of contents by (node, dot), a step and a base. */
@@ -21,6 +22,8 @@ struct side {
 	struct extents ranges;
 	uint32_t base; /* index */
 	struct filedata *live; /* of the last version */
+	struct held_content near[4]; /* offered beside what the receiver names */
+	uint32_t n_near;
 };
 
 static int open_version(struct side *s, const struct version_at *v, struct transfer_content *ret)
@@ -148,7 +151,8 @@ static int make_answer(struct side *from, const struct id *node, struct dot dot,
 	struct transfer_env e = env_of(from);
 	struct transfer_lookup l = lookup_of(from);
 	struct transfer_source *src;
-	int r = transfer_source_open(&e, &l, node, dot, held, n_held, forms, resume, &src);
+	struct transfer_bases b = {.held = held, .n_held = n_held, .near = from->near, .n_near = from->n_near};
+	int r = transfer_source_open(&e, &l, node, dot, &b, forms, resume, &src);
 
 	*ret = (struct answer){0};
 	if (r < 0)
@@ -156,10 +160,10 @@ static int make_answer(struct side *from, const struct id *node, struct dot dot,
 	ret->form = transfer_source_form(src);
 	do {
 		REQUIRE(ret->n < 512);
-		struct buf *b = &ret->chunk[ret->n++];
-		r = transfer_source_next(src, max, b);
-		CHECK(b->len <= max + 65536);
-		ret->bytes += b->len;
+		struct buf *c = &ret->chunk[ret->n++];
+		r = transfer_source_next(src, max, c);
+		CHECK(c->len <= max + 65536);
+		ret->bytes += c->len;
 	} while (r == 1);
 	transfer_source_close(src);
 	return r;
@@ -358,6 +362,66 @@ static void test_sizes(void)
 	free(data);
 }
 
+/* A new file that is much like another one: a delta of that, where the samples say so. */
+static void test_near(void)
+{
+	struct side a, b;
+	static uint8_t data[6 << 20], other[1 << 20];
+	static struct answer ans;
+	struct filedata *copy, *next;
+	struct transfer_sink *sink;
+	uint64_t resume;
+	struct id third = {{9}};
+
+	side_open(&a, 21);
+	side_open(&b, 22);
+	fill(data, sizeof data, 31);
+	fill(other, sizeof other, 32);
+	REQUIRE(filedata_new(&a.d.file, NULL, 0, &a.live) == 0 && filedata_new(&a.d.file, NULL, 0, &copy) == 0 &&
+		filedata_new(&a.d.file, NULL, 0, &next) == 0);
+	write_all(a.live, 0, data, sizeof data);
+	struct version_at *v1 = commit(&a, a.live, &the_node, 1);
+	transfer(&a, v1, &b, NULL, 0, ALL, FORM_WHOLE);
+	a.near[0] = (struct held_content){.node = other_node, .dot = {1, 77}}; /* not here any more */
+	a.near[1] = (struct held_content){.node = the_node, .dot = {1, 1}};
+	a.n_near = 2;
+	/* something was inserted at an odd place */
+	write_all(copy, 0, other, 12345);
+	write_all(copy, 12345, data, 2 << 20);
+	struct version_at *v2 = commit(&a, copy, &other_node, 2);
+	a.has_step = false;
+	CHECK(transfer(&a, v2, &b, NULL, 0, ALL, FORM_DELTA) < 24000);
+	/* and more of it was written, which the peer lacks: not as pages */
+	struct held_content h2 = held_of(v2);
+	write_all(copy, 12345 + (2 << 20), data + (2 << 20), 3 << 20);
+	struct version_at *v3 = commit(&a, copy, &other_node, 3);
+	CHECK(a.has_step);
+	CHECK(transfer(&a, v3, &b, &h2, 1, ALL, FORM_DELTA) < 40000);
+	/* another one is like none of them */
+	write_all(next, 0, other, sizeof other);
+	struct version_at *v4 = commit(&a, next, &third, 4);
+	a.has_step = false;
+	transfer(&a, v4, &b, NULL, 0, ALL, FORM_WHOLE);
+	/* the peer has it no more */
+	b.n = 0;
+	REQUIRE(transfer_sink_new(&(struct transfer_env){.objects = b.d.objects, .keys = b.d.keys, .dirfd = b.d.dirfd}, &(struct transfer_lookup){.find = find, .ctx = &b},
+			&v2->node, v2->dot, &v2->content, &sink, &resume) == 0);
+	CHECK_EQ(make_answer(&a, &v2->node, v2->dot, NULL, 0, ALL, 0, 1 << 18, &ans), -ESTALE); /* it has changed since */
+	answer_fini(&ans);
+	transfer_sink_free(sink);
+	REQUIRE(transfer_sink_new(&(struct transfer_env){.objects = b.d.objects, .keys = b.d.keys, .dirfd = b.d.dirfd}, &(struct transfer_lookup){.find = find, .ctx = &b},
+			&v3->node, v3->dot, &v3->content, &sink, &resume) == 0);
+	CHECK_EQ(make_answer(&a, &v3->node, v3->dot, NULL, 0, ALL, 0, 1 << 18, &ans), 0);
+	CHECK_EQ(ans.form, FORM_DELTA);
+	CHECK_EQ(feed_all(sink, &ans), -ENODATA);
+	answer_fini(&ans);
+	transfer_sink_free(sink);
+	filedata_free(copy);
+	filedata_free(next);
+	side_close(&a);
+	side_close(&b);
+}
+
 /* Broken in the middle: the pages that came are not asked for again. */
 static void test_resume(void)
 {
@@ -416,7 +480,7 @@ static void test_stale(void)
 	transfer(&a, v1, &b, NULL, 0, ALL, FORM_WHOLE);
 	struct transfer_env e = env_of(&a), eb = env_of(&b);
 	struct transfer_lookup l = lookup_of(&a), lb = lookup_of(&b);
-	REQUIRE(transfer_source_open(&e, &l, &the_node, v1->dot, NULL, 0, ALL, 0, &src) == 0);
+	REQUIRE(transfer_source_open(&e, &l, &the_node, v1->dot, &no_bases, ALL, 0, &src) == 0);
 	CHECK_EQ(transfer_source_next(src, 100000, &chunk), 1);
 	write_all(a.live, 0, data + 4096, 4096);
 	size_t before = chunk.len;
@@ -424,8 +488,8 @@ static void test_stale(void)
 	CHECK_EQ(chunk.len, before);
 	transfer_source_close(src);
 	buf_fini(&chunk);
-	CHECK_EQ(transfer_source_open(&e, &l, &the_node, v1->dot, NULL, 0, ALL, 0, &src), -ESTALE);
-	CHECK_EQ(transfer_source_open(&e, &l, &the_node, (struct dot){1, 77}, NULL, 0, ALL, 0, &src), -ESTALE);
+	CHECK_EQ(transfer_source_open(&e, &l, &the_node, v1->dot, &no_bases, ALL, 0, &src), -ESTALE);
+	CHECK_EQ(transfer_source_open(&e, &l, &the_node, (struct dot){1, 77}, &no_bases, ALL, 0, &src), -ESTALE);
 
 	struct version_at *v2 = commit(&a, a.live, &the_node, 2);
 	/* the receiver overwrote its own meanwhile */
@@ -550,6 +614,7 @@ static void test_damage(void)
 int main(void)
 {
 	test_forms();
+	test_near();
 	test_resume();
 	test_stale();
 	test_damage();

@@ -4,11 +4,11 @@
  * the volume has made the change visible before it calls the observer. A parent that the kernel never looked up is skipped.
  * notify_delete is never used: it would take names from programs that have them open as working directory. */
 #include "mount_internal.h"
+#include "wait.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SLOW_NS 5000000000ull
@@ -51,15 +51,11 @@ static void *queue_main(void *arg)
 
 int queue_start(struct job_queue *q, struct mount *m)
 {
-	pthread_condattr_t monotonic;
 
 	q->m = m;
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_cond_init(&q->wake, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&q->done, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	cond_init(&q->done);
 	int r = pthread_create(&q->thread, NULL, queue_main, q);
 	q->started = r == 0;
 	return -r;
@@ -110,18 +106,11 @@ int queue_push(struct job_queue *q, struct job *j)
 
 void queue_drain(struct job_queue *q, int timeout_ms)
 {
-	struct timespec end;
+	uint64_t end = mono_ns_in((uint64_t)timeout_ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += timeout_ms / 1000;
-	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
 	pthread_mutex_lock(&q->lock);
 	uint64_t target = q->pushed;
-	while (q->started && q->finished < target && !pthread_cond_timedwait(&q->done, &q->lock, &end))
+	while (q->started && q->finished < target && cond_wait_until(&q->done, &q->lock, end))
 		;
 	pthread_mutex_unlock(&q->lock);
 }

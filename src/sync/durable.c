@@ -1,9 +1,13 @@
-/* fsync=peer|all: who waits until peers hold what was committed here. Each wait is a target (our knowledge at its commit), a deadline and a function to call.
- * One thread looks at all of them whenever a peer has acknowledged something; it alone takes waits off the list, so it may read them unlocked. */
+/* Who waits until peers hold what was committed here: `sync`, in its own thread; and programs under fsync=peer|all. Each wait of these is a target
+ * (our knowledge at its commit), a deadline and a function to call. One thread looks at all of them whenever a peer has acknowledged something; it alone takes waits off the list, so it may read them unlocked. */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "engine_state.h"
+#include "wait.h"
+
+#define CONNECT_WAIT_MS 3000 /* engine_wait_in_sync gives a first connection so long */
 
 struct durable_wait {
 	struct durable_wait *next; /* e->lock */
@@ -91,11 +95,9 @@ void *durable_main(void *arg)
 		next_ns = look_at_all(e, give_up);
 		pthread_mutex_lock(&e->lock);
 		while (seen == e->events && !e->stopping) {
-			struct timespec t = {(time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u)};
-
 			if (next_ns == UINT64_MAX)
 				pthread_cond_wait(&e->cond, &e->lock);
-			else if (pthread_cond_timedwait(&e->cond, &e->lock, &t))
+			else if (!cond_wait_until(&e->cond, &e->lock, next_ns))
 				break;
 		}
 		pthread_mutex_unlock(&e->lock);
@@ -152,4 +154,43 @@ void durable_held_up(struct engine *e, const struct vector *has, bool behind, ui
 		if (now - w->since_ns > *ret_oldest_ns)
 			*ret_oldest_ns = now - w->since_ns;
 	}
+}
+
+/* ---- sync ---- */
+/* Locked. 0: all connected peers have it; -EAGAIN: one has not; -ENOTCONN: none is connected; 0 also without peers. */
+static int look_in_sync(struct engine *e, const struct vector *target)
+{
+	bool connected = false;
+
+	for (struct connection *c = e->connections; c; c = c->next) {
+		if (!c->up || c->finished || c->stop)
+			continue;
+		connected = true;
+		if (!vector_covers(&c->peer_has, target))
+			return -EAGAIN;
+	}
+	return connected || !e->n_peering ? 0 : -ENOTCONN;
+}
+
+int engine_wait_in_sync(struct engine *e, int timeout_ms)
+{
+	uint64_t end = mono_ns_in((uint64_t)timeout_ms), connect_end = mono_ns_in(timeout_ms < CONNECT_WAIT_MS ? (uint64_t)timeout_ms : CONNECT_WAIT_MS);
+	struct vector target = {0};
+	int err = volume_commit(e->v);
+	bool late = false;
+
+	if (!err)
+		err = volume_knowledge(e->v, &target);
+	if (err)
+		return err;
+	engine_poke(e);
+	pthread_mutex_lock(&e->lock);
+	while ((err = look_in_sync(e, &target)) && !late && !e->stopping)
+		late = !cond_wait_until(&e->cond, &e->lock, err == -ENOTCONN ? connect_end : end);
+	pthread_mutex_unlock(&e->lock);
+	vector_fini(&target);
+	/* what peers have sent is known here by now, but perhaps not all of its bytes have come */
+	while (!err && volume_awaits_contents(e->v) && mono_ns() < end)
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	return err == -EAGAIN ? -ETIMEDOUT : err;
 }

@@ -10,10 +10,10 @@
 
 #include "engine_state.h"
 #include "log.h"
+#include "wait.h"
 
 #define KEEP_MS 1000
 #define REFRESH_ROUNDS 5       /* rounds of the keeper after which peers and members are read again unasked */
-#define CONNECT_WAIT_MS 3000   /* engine_wait_in_sync gives a first connection so long */
 
 static uint64_t now_ns(const struct engine *e) { return env_mono_ns(e->env); }
 
@@ -537,7 +537,6 @@ static void on_commit(void *ctx) { engine_poke_others(ctx, NULL); }
 int engine_new(struct volume *v, const struct engine_options *o, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof *e);
-	pthread_condattr_t attr;
 	int err = -ENOMEM;
 
 	if (!e)
@@ -546,10 +545,7 @@ int engine_new(struct volume *v, const struct engine_options *o, struct engine *
 	e->env = &env_real;
 	e->wake_fd = e->accept_wake_fd = -1;
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&e->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&e->cond);
 	if (o && o->listen) {
 		e->listens = true;
 		if ((err = address_parse(o->listen, &e->listen_at)))
@@ -675,68 +671,6 @@ void engine_poke(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 	engine_poke_others(e, NULL);
 	wake(e->wake_fd);
-}
-
-/* ---- waiting ---- */
-
-static struct timespec deadline_in(int timeout_ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += timeout_ms / 1000;
-	t.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
-}
-
-static bool past(const struct timespec *end)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec > end->tv_sec || (t.tv_sec == end->tv_sec && t.tv_nsec >= end->tv_nsec);
-}
-
-/* Locked. 0: all connected peers have it; -EAGAIN: one has not; -ENOTCONN: none is connected; 0 also without peers. */
-static int look_in_sync(struct engine *e, const struct vector *target)
-{
-	bool connected = false;
-
-	for (struct connection *c = e->connections; c; c = c->next) {
-		if (!c->up || c->finished || c->stop)
-			continue;
-		connected = true;
-		if (!vector_covers(&c->peer_has, target))
-			return -EAGAIN;
-	}
-	return connected || !e->n_peering ? 0 : -ENOTCONN;
-}
-
-int engine_wait_in_sync(struct engine *e, int timeout_ms)
-{
-	struct timespec end = deadline_in(timeout_ms);
-	struct timespec connect_end = deadline_in(timeout_ms < CONNECT_WAIT_MS ? timeout_ms : CONNECT_WAIT_MS);
-	struct vector target = {0};
-	int err = volume_commit(e->v), waited = 0;
-
-	if (!err)
-		err = volume_knowledge(e->v, &target);
-	if (err)
-		return err;
-	engine_poke(e);
-	pthread_mutex_lock(&e->lock);
-	while ((err = look_in_sync(e, &target)) && !waited && !e->stopping)
-		waited = pthread_cond_timedwait(&e->cond, &e->lock, err == -ENOTCONN ? &connect_end : &end);
-	pthread_mutex_unlock(&e->lock);
-	vector_fini(&target);
-	/* what peers have sent is known here by now, but perhaps not all of its bytes have come */
-	while (!err && volume_awaits_contents(e->v) && !past(&end))
-		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
 /* ---- settings ---- */

@@ -1,8 +1,8 @@
 /* Asking peers for pages on behalf of the volume's healing: its thread waits here, the connection's thread asks and hands the answer over. */
 #include <errno.h>
-#include <time.h>
 
 #include "engine_state.h"
+#include "wait.h"
 
 #define ANSWER_MS 5000
 
@@ -22,13 +22,10 @@ static struct connection *candidate(struct engine *e, unsigned attempt, bool *re
 
 static int wait_answer(struct engine *e)
 {
-	struct timespec until;
+	uint64_t end = mono_ns_in(ANSWER_MS);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ANSWER_MS / 1000;
-	while (!e->call.over && !e->stopping)
-		if (pthread_cond_timedwait(&e->cond, &e->lock, &until))
-			break;
+	while (!e->call.over && !e->stopping && cond_wait_until(&e->cond, &e->lock, end))
+		;
 	return e->call.over ? e->call.err : e->stopping ? -ESHUTDOWN : -ENOENT;
 }
 

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "internal.h"
+#include "wait.h"
 
 #define PUSH_MS 5      /* from a close to the commit, where it was quiet before: what belongs together mostly comes together */
 #define PUSH_GAP_MS 60 /* between commits that closes ask for: each costs the disk a flush, and a peer hears of it within 100 ms */
@@ -22,20 +22,9 @@ struct committer {
 	uint64_t committed_ms; /* end of the last commit */
 };
 
-static uint64_t mono_ms(void)
-{
-	struct timespec t;
+static uint64_t mono_ms(void) { return mono_ns() / 1000000; }
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-static void wait_until(struct committer *c, uint64_t until_ms)
-{
-	struct timespec t = {.tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000};
-
-	pthread_cond_timedwait(&c->wake, &c->mu, &t);
-}
+static void wait_until(struct committer *c, uint64_t until_ms) { cond_wait_until(&c->wake, &c->mu, until_ms * 1000000); }
 
 static bool is_dirty(struct volume *v)
 {
@@ -100,15 +89,11 @@ static void *loop(void *arg)
 int committer_start(struct volume *v)
 {
 	struct committer *c = calloc(1, sizeof *c);
-	pthread_condattr_t a;
 
 	if (!c)
 		return -ENOMEM;
 	pthread_mutex_init(&c->mu, NULL);
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->wake, &a);
-	pthread_condattr_destroy(&a);
+	cond_init(&c->wake);
 	v->committer = c;
 	int e = pthread_create(&c->thread, NULL, loop, v);
 	if (e) {

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "filedata_internal.h"
 #include "internal.h"
 #include "object_heal.h"
+#include "wait.h"
 
 #define QUEUE_MAX 65536u
 #define RETRY_MS 60000
@@ -35,20 +35,9 @@ struct healer {
 	struct heal_status status;
 };
 
-static uint64_t mono_ms(void)
-{
-	struct timespec t;
+static uint64_t mono_ms(void) { return mono_ns() / 1000000; }
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-static void wait_until(struct healer *h, pthread_cond_t *c, uint64_t until_ms)
-{
-	struct timespec t = {.tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000};
-
-	pthread_cond_timedwait(c, &h->mu, &t);
-}
+static void wait_until(struct healer *h, pthread_cond_t *c, uint64_t until_ms) { cond_wait_until(c, &h->mu, until_ms * 1000000); }
 
 size_t heal_answer_len(const struct heal_need *n)
 {
@@ -658,17 +647,13 @@ void volume_heal_status(struct volume *v, struct heal_status *ret)
 int healer_start(struct volume *v)
 {
 	struct healer *h = calloc(1, sizeof *h);
-	pthread_condattr_t a;
 
 	if (!h)
 		return -ENOMEM;
 	pthread_mutex_init(&h->mu, NULL);
 	pthread_mutex_init(&h->fetch_mu, NULL);
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&h->wake, &a);
-	pthread_cond_init(&h->news, &a);
-	pthread_condattr_destroy(&a);
+	cond_init(&h->wake);
+	cond_init(&h->news);
 	v->healer = h;
 	tree_lock(v);
 	if (v->heal_records)

@@ -4,10 +4,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
+#include "wait.h"
 
 #define STATE_FORMAT 1
 #define SAVE_NS (30ull * 1000000000)
@@ -136,10 +136,7 @@ static void *scrubber_main(void *arg)
 		uint64_t wall_s = env_wall_ns(&env_real) / 1000000000;
 		bool due = s->now || (s->st.period_s && (s->at || wall_s >= s->st.ended_s + s->st.period_s || wall_s < s->st.ended_s));
 		if (!due) {
-			struct timespec t;
-			clock_gettime(CLOCK_MONOTONIC, &t);
-			t.tv_sec += 60;
-			pthread_cond_timedwait(&s->wake, &s->mu, &t);
+			cond_wait_until(&s->wake, &s->mu, mono_ns_in(60000));
 			continue;
 		}
 		s->now = false;
@@ -155,7 +152,6 @@ static void *scrubber_main(void *arg)
 int scrub_start(struct volume *v, uint64_t period_s, uint64_t rate)
 {
 	struct scrubber *s = calloc(1, sizeof *s);
-	pthread_condattr_t a;
 
 	if (!s)
 		return -ENOMEM;
@@ -164,10 +160,7 @@ int scrub_start(struct volume *v, uint64_t period_s, uint64_t rate)
 	s->saved_ns = env_mono_ns(&env_real);
 	load_state(v, s);
 	pthread_mutex_init(&s->mu, NULL);
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->wake, &a);
-	pthread_condattr_destroy(&a);
+	cond_init(&s->wake);
 	v->scrubber = s;
 	int e = -pthread_create(&s->thread, NULL, scrubber_main, v);
 	if (e) {

@@ -17,6 +17,7 @@
 
 #include "cleanup.h"
 #include "engine.h"
+#include "heap.h"
 #include "log.h"
 #include "mount.h"
 #include "scrub.h"
@@ -212,6 +213,7 @@ static int run(const char *store, const char *mountpoint, const struct run_optio
 	struct rlimit files;
 	int r, code;
 
+	heap_prepare();
 	block_signals();
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,15 +187,6 @@ static unsigned threads_default(void)
 	return cores < THREADS_LEAST ? THREADS_LEAST : cores > THREADS_MOST ? THREADS_MOST : (unsigned)cores;
 }
 
-/* What a request allocates stays with the allocator: else its arenas grow by one page at a time, each with an mprotect and a page fault. */
-static void tune_allocator(void)
-{
-	mallopt(M_ARENA_MAX, 4);
-	mallopt(M_TOP_PAD, 256 << 10);
-	mallopt(M_TRIM_THRESHOLD, 4 << 20);
-	mallopt(M_MMAP_THRESHOLD, 1 << 20);
-}
-
 static int serve(struct mount *m)
 {
 	unsigned threads = m->o->threads ? m->o->threads : threads_default();
@@ -274,7 +264,6 @@ int mount_run(struct volume *v, const char *mountpoint, const struct mount_optio
 	struct mount *m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	tune_allocator();
 	m->v = v;
 	m->o = o;
 	m->stats = volume_stats(v);

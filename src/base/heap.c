@@ -8,12 +8,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sanitizer.h"
+
 #define RESERVE (256u << 20) /* address space; it becomes memory where it is used, and beyond it the heap grows as always */
 #define STEP (4u << 20)
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 #define MAPPED_FROM (1u << 20) /* what is larger is mapped on its own and given back */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(UNDER_ADDRESS_SANITIZER) || defined(UNDER_THREAD_SANITIZER)
 void heap_prepare(void) {}
 #else
 void heap_prepare(void)

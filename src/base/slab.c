@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "sanitizer.h"
+
 #define PIECE (2u << 20) /* a huge page */
 #define ALIGNMENT 16
 
@@ -29,7 +31,7 @@ struct slab *slab_new(size_t item_len)
 }
 
 /* Address sanitizer sees items one by one only where each is an allocation. */
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef UNDER_ADDRESS_SANITIZER
 void slab_free(struct slab *s) { free(s); }
 void *slab_get(struct slab *s) { return calloc(1, s->item_len); }
 void slab_put(struct slab *s, void *item) { free(item); }

@@ -10,14 +10,7 @@
 #include <sys/resource.h>
 
 #include "derive.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define UNDER_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define UNDER_SANITIZER
-#endif
-#endif
+#include "sanitizer.h"
 
 /* The epoch that every subkey is derived for. Later epochs get keyrings of their own; objects and records carry theirs. */
 #define KEY_EPOCH 0
@@ -74,7 +67,7 @@ int crypto_init(void)
 {
 	if (sodium_init() < 0)
 		return -EIO;
-#ifndef UNDER_SANITIZER /* the leak check at exit traces the process, which an undumpable one refuses */
+#ifndef UNDER_ADDRESS_SANITIZER /* the leak check at exit traces the process, which an undumpable one refuses */
 	if (prctl(PR_SET_DUMPABLE, 0) < 0)
 		return -EIO;
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sanitizer.h"
 
 #define BLOCKS 4000
 #define BLOCK_LEN 4400
@@ -54,12 +55,12 @@ int main(void)
 		CHECK(block[i]);
 		memset(block[i], i, BLOCK_LEN);
 	}
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(UNDER_ADDRESS_SANITIZER) && !defined(UNDER_THREAD_SANITIZER)
 	CHECK(marked(block[BLOCKS / 2]) != 0);
 #endif
 	CHECK_EQ(pthread_create(&t, NULL, other, &theirs), 0);
 	pthread_join(t, NULL);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(UNDER_ADDRESS_SANITIZER) && !defined(UNDER_THREAD_SANITIZER)
 	CHECK(marked(theirs) != 0);
 #endif
 	for (int i = 0; i < BLOCKS; i++) {

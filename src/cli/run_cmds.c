@@ -25,54 +25,43 @@ static int run(const char *store, const char *mountpoint, struct run_options *o)
 	return r;
 }
 
-int cmd_mount(int argc, char **argv)
+/* Options of mount and serve, then n operands. On failure *ret is left empty. */
+static int parse_run(int argc, char **argv, bool mount, int n, const char *wants, struct run_options *ret)
 {
 	static const struct option options[] = {{"foreground", 0, NULL, 'f'}, {"passfile", 1, NULL, 'p'}, {"keyfile", 1, NULL, 'k'},
 		{"extpass", 1, NULL, 'e'}, {0}};
-	struct run_options o = {0};
 	int c, r = 0;
 
 	while (!r && (c = getopt_long(argc, argv, "fo:", options, NULL)) != -1)
 		switch (c) {
-		case 'f': o.foreground = true; break;
-		case 'o': r = run_options_parse(&o, optarg, true); break;
-		case 'p': o.key.passfile = optarg; break;
-		case 'k': o.key.keyfile = optarg; break;
-		case 'e': o.key.extpass = optarg; break;
+		case 'f': ret->foreground = true; break;
+		case 'o': r = run_options_parse(ret, optarg, mount); break;
+		case 'p': ret->key.passfile = optarg; break;
+		case 'k': ret->key.keyfile = optarg; break;
+		case 'e': ret->key.extpass = optarg; break;
 		default: r = EXIT_USAGE;
 		}
-	if (!r && argc - optind != 2)
-		r = usage_error("mount: STORE and MOUNTPOINT are needed");
-	if (r) {
-		run_options_fini(&o);
-		return r;
-	}
-	return run(argv[optind], argv[optind + 1], &o);
+	if (!r && argc - optind != n)
+		r = usage_error("%s", wants);
+	if (r)
+		run_options_fini(ret);
+	return r;
+}
+
+int cmd_mount(int argc, char **argv)
+{
+	struct run_options o = {0};
+	int r = parse_run(argc, argv, true, 2, "mount: STORE and MOUNTPOINT are needed", &o);
+
+	return r ? r : run(argv[optind], argv[optind + 1], &o);
 }
 
 int cmd_serve(int argc, char **argv)
 {
-	static const struct option options[] = {{"foreground", 0, NULL, 'f'}, {"passfile", 1, NULL, 'p'}, {"keyfile", 1, NULL, 'k'},
-		{"extpass", 1, NULL, 'e'}, {0}};
 	struct run_options o = {0};
-	int c, r = 0;
+	int r = parse_run(argc, argv, false, 1, "serve: one STORE is needed", &o);
 
-	while (!r && (c = getopt_long(argc, argv, "fo:", options, NULL)) != -1)
-		switch (c) {
-		case 'f': o.foreground = true; break;
-		case 'o': r = run_options_parse(&o, optarg, false); break;
-		case 'p': o.key.passfile = optarg; break;
-		case 'k': o.key.keyfile = optarg; break;
-		case 'e': o.key.extpass = optarg; break;
-		default: r = EXIT_USAGE;
-		}
-	if (!r && argc - optind != 1)
-		r = usage_error("serve: one STORE is needed");
-	if (r) {
-		run_options_fini(&o);
-		return r;
-	}
-	return run(argv[optind], NULL, &o);
+	return r ? r : run(argv[optind], NULL, &o);
 }
 
 /* mount.twofold STORE MOUNTPOINT [-sfnvw] [-N namespace] [-t type] [-o OPTIONS]; mount.fuse.twofold gets the same from mount.fuse(8)

@@ -12,11 +12,6 @@
 #include "log.h"
 #include "wait.h"
 
-#define KEEP_MS 1000
-#define REFRESH_ROUNDS 5       /* rounds of the keeper after which peers and members are read again unasked */
-
-static uint64_t now_ns(const struct engine *e) { return env_mono_ns(e->env); }
-
 static void wake(int fd)
 {
 	uint64_t one = 1;
@@ -38,93 +33,12 @@ struct peering *engine_find(struct engine *e, uint64_t replica)
 	return NULL;
 }
 
-/* ---- status ---- */
-
-static void publish_peering(struct engine *e, struct peer_status *st, const struct peering *p)
-{
-	st->replica = p->replica;
-	memcpy(st->name, p->name, sizeof st->name);
-	memcpy(st->address, p->address, sizeof st->address);
-	memcpy(st->last_error, p->last_error, sizeof st->last_error);
-	st->sent_bytes += p->sent_bytes;
-	st->received_bytes += p->received_bytes;
-	st->saved_bytes += p->saved_bytes;
-}
-
-static void publish_waits(struct engine *e, struct peer_status *st, const struct peering *p, const struct vector *has)
-{
-	if (!p->paused && !p->removed)
-		durable_held_up(e, has, p->behind, &st->waits, &st->waits_ns);
-}
-
-static struct connection *connection_of(struct engine *e, uint64_t replica, bool up_only)
+struct connection *engine_connection_of(struct engine *e, uint64_t replica, bool up_only)
 {
 	for (struct connection *c = e->connections; c; c = c->next)
 		if (c->peer == replica && !c->finished && (c->up || !up_only))
 			return c;
 	return NULL;
-}
-
-void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live)
-{
-	struct peer_status st = *live;
-	struct peering *p;
-
-	pthread_mutex_lock(&e->lock);
-	p = engine_find(e, replica);
-	if (p) {
-		const struct connection *c = connection_of(e, replica, true);
-
-		p->live = *live;
-		publish_peering(e, &st, p);
-		if (c)
-			publish_waits(e, &st, p, &c->peer_has);
-	}
-	pthread_mutex_unlock(&e->lock);
-	if (p)
-		volume_set_peer_status(e->v, &st);
-}
-
-/* Peers without a connection: what they lack is known from what they acknowledged. */
-static void publish_absent(struct engine *e)
-{
-	struct peer_status *list = NULL;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&e->lock);
-	if (e->n_peering)
-		list = calloc(e->n_peering, sizeof *list);
-	for (uint32_t i = 0; list && i < e->n_peering; i++) {
-		struct peering *p = &e->peering[i];
-
-		if (connection_of(e, p->replica, true))
-			continue;
-		p->live = (struct peer_status){0};
-		publish_peering(e, &list[n], p);
-		list[n].state = p->paused ? PEER_PAUSED : p->refused ? PEER_REFUSED :
-				connection_of(e, p->replica, false) ? PEER_CONNECTING : PEER_DISCONNECTED;
-		n++;
-	}
-	pthread_mutex_unlock(&e->lock);
-	for (uint32_t i = 0; i < n; i++) {
-		struct vector has = {0};
-		struct backlog b = {0};
-
-		if (!volume_peer_knowledge(e->v, list[i].replica, &has) && !volume_backlog(e->v, &has, &b)) {
-			list[i].backlog_parts = b.parts;
-			list[i].backlog_files = b.files;
-			list[i].backlog_bytes = b.bytes;
-			list[i].oldest_ns = b.oldest_ns;
-			pthread_mutex_lock(&e->lock);
-			const struct peering *p = engine_find(e, list[i].replica);
-			if (p)
-				publish_waits(e, &list[i], p, &has);
-			pthread_mutex_unlock(&e->lock);
-		}
-		vector_fini(&has);
-		volume_set_peer_status(e->v, &list[i]);
-	}
-	free(list);
 }
 
 /* ---- what a connection reports ---- */
@@ -210,7 +124,7 @@ static void back_off(struct engine *e, struct peering *p, bool lived, bool refus
 	if (p->backoff_ns > most || refused)
 		p->backoff_ns = most;
 	env_random(e->env, &jitter, sizeof jitter);
-	p->next_dial_ns = now_ns(e) + p->backoff_ns / 2 + jitter % (p->backoff_ns / 2);
+	p->next_dial_ns = env_mono_ns(e->env) + p->backoff_ns / 2 + jitter % (p->backoff_ns / 2);
 }
 
 void engine_connection_over(struct connection *c, int err)
@@ -239,7 +153,7 @@ void engine_connection_over(struct connection *c, int err)
 		if (!quiet && !e->stopping) {
 			news = strcmp(p->last_error, c->error) != 0;
 			memcpy(p->last_error, c->error, sizeof p->last_error);
-			p->refused = refused && !connection_of(e, c->peer, true);
+			p->refused = refused && !engine_connection_of(e, c->peer, true);
 		}
 		if (code == BYE_RENEW || code == BYE_RENEWED)
 			p->next_dial_ns = 0;
@@ -255,240 +169,6 @@ void engine_connection_over(struct connection *c, int err)
 	else if (err && !quiet && (news || !known))
 		log_warn("peer %s%s%s: %s", known ? name : "(not known yet)", c->remote[0] ? " at " : "", c->remote, c->error);
 	wake(e->wake_fd);
-}
-
-/* ---- the keeper ---- */
-
-static void free_connection(struct connection *c)
-{
-	session_free(c->session);
-	channel_free(c->channel);
-	vector_fini(&c->peer_has);
-	if (c->fd >= 0)
-		close(c->fd);
-	close(c->wake_fd);
-	free(c);
-}
-
-static void reap(struct engine *e, bool all)
-{
-	struct connection *over = NULL, **at;
-
-	pthread_mutex_lock(&e->lock);
-	for (at = &e->connections; *at;) {
-		struct connection *c = *at;
-
-		if (!c->finished && !all) {
-			at = &c->next;
-			continue;
-		}
-		*at = c->next;
-		c->next = over;
-		over = c;
-	}
-	pthread_mutex_unlock(&e->lock);
-	while (over) {
-		struct connection *c = over;
-
-		over = c->next;
-		pthread_join(c->thread, NULL);
-		free_connection(c);
-	}
-}
-
-static void merge_peer(struct engine *e, const struct peer_config *g, const struct member *m)
-{
-	struct peering *p = engine_find(e, g->replica);
-
-	if (!p) {
-		struct peering *grown = reallocarray(e->peering, e->n_peering + 1, sizeof *grown);
-
-		if (!grown)
-			return;
-		e->peering = grown;
-		p = &grown[e->n_peering++];
-		*p = (struct peering){.replica = g->replica};
-	}
-	p->seen = true;
-	if (p->paused && !g->paused)
-		p->next_dial_ns = p->backoff_ns = 0;
-	p->paused = g->paused;
-	memcpy(p->address, g->address, sizeof p->address);
-	p->is_member = m != NULL;
-	if (!m) {
-		snprintf(p->name, sizeof p->name, "%016llx", (unsigned long long)g->replica);
-		return;
-	}
-	memcpy(p->name, m->name, sizeof p->name);
-	memcpy(p->static_public, m->static_public, sizeof p->static_public);
-	if (!p->address[0])
-		memcpy(p->address, m->address, sizeof p->address);
-	p->removed = m->removed;
-}
-
-static const struct member *member_of(const struct member *m, const uint64_t *replica, uint32_t n, uint64_t which)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (replica[i] == which)
-			return &m[i];
-	return NULL;
-}
-
-/* What the settings say now is done to the connections. Locked. */
-static void heed_settings(struct engine *e, const struct member *m, const uint64_t *replica, uint32_t n_member)
-{
-	for (struct connection *c = e->connections; c; c = c->next) {
-		const struct member *of = c->up ? member_of(m, replica, n_member, c->peer) : NULL;
-		const struct peering *p = c->up ? engine_find(e, c->peer) : NULL;
-
-		if (of && of->removed)
-			connection_stop(c, BYE_REMOVED, "this replica was removed from the volume");
-		else if (p && p->paused)
-			connection_stop(c, BYE_PAUSED, "the peering is paused there");
-	}
-}
-
-/* Where it listens on one address, others can dial it there. */
-static void publish(struct engine *e)
-{
-	const char *host = e->listen_at.host;
-	char address[300];
-
-	if (!e->port || !host[0])
-		return;
-	snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, e->port);
-	int err = peering_publish(e->v, address);
-	if (err)
-		log_warn("the address %s could not be told to other members: %s", address, strerror(-err));
-}
-
-static void refresh(struct engine *e)
-{
-	struct peer_config *g = NULL;
-	struct member *m = NULL;
-	uint64_t *replica = NULL, *gone = NULL;
-	uint32_t n = 0, n_member = 0, n_gone = 0;
-	uint32_t fresh;
-	int err = peering_mesh(e->v, &fresh);
-
-	if (!err)
-		err = volume_peers(e->v, &g, &n);
-	if (!err)
-		err = volume_members(e->v, &m, &replica, &n_member);
-	if (err) {
-		log_error("peers cannot be read: %s", strerror(-err));
-		goto out;
-	}
-	pthread_mutex_lock(&e->lock);
-	for (uint32_t i = 0; i < e->n_peering; i++)
-		e->peering[i].seen = false;
-	for (uint32_t i = 0; i < n; i++)
-		merge_peer(e, &g[i], member_of(m, replica, n_member, g[i].replica));
-	gone = calloc(e->n_peering + 1, sizeof *gone);
-	for (uint32_t i = 0; i < e->n_peering;) {
-		if (e->peering[i].seen || !gone) {
-			i++;
-			continue;
-		}
-		gone[n_gone++] = e->peering[i].replica;
-		e->peering[i] = e->peering[--e->n_peering];
-	}
-	heed_settings(e, m, replica, n_member);
-	engine_event(e); /* who waits for all peers may wait for fewer now */
-	pthread_mutex_unlock(&e->lock);
-	for (uint32_t i = 0; i < n_gone; i++)
-		volume_drop_peer_status(e->v, gone[i]);
-out:
-	free(gone);
-	free(g);
-	free(m);
-	free(replica);
-}
-
-/* Dials whom it is time to dial; returns how long until the next one, at most KEEP_MS. */
-static int dial(struct engine *e)
-{
-	uint64_t now = now_ns(e), next = now + KEEP_MS * 1000000ull;
-	struct peering *todo = NULL;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&e->lock);
-	if (e->n_peering)
-		todo = calloc(e->n_peering, sizeof *todo);
-	for (uint32_t i = 0; todo && i < e->n_peering; i++) {
-		struct peering *p = &e->peering[i];
-
-		if (!p->address[0] || p->paused || !p->is_member || p->removed || connection_of(e, p->replica, false))
-			continue;
-		if (p->next_dial_ns <= now)
-			todo[n++] = *p;
-		else if (p->next_dial_ns < next)
-			next = p->next_dial_ns;
-	}
-	pthread_mutex_unlock(&e->lock);
-	for (uint32_t i = 0; i < n; i++)
-		connection_spawn(e, -1, &todo[i]);
-	free(todo);
-	return (int)((next - now) / 1000000) + 1;
-}
-
-/* This store was restored or copied, and a peer has noted as whom it goes on. */
-static void renew(struct engine *e)
-{
-	int err;
-
-	pthread_mutex_lock(&e->lock);
-	e->renew = false;
-	e->renewing = true;
-	for (struct connection *c = e->connections; c; c = c->next)
-		connection_stop(c, BYE_RENEW, "this replica takes a new identity");
-	pthread_mutex_unlock(&e->lock);
-	reap(e, true);
-	err = volume_renew(e->v);
-	if (!err)
-		err = header_static_secret(volume_header(e->v), volume_keyring(e->v), e->static_secret);
-	if (err && err != -ENOENT)
-		log_error("the new identity of this replica cannot be taken: %s", strerror(-err));
-	pthread_mutex_lock(&e->lock);
-	e->renewing = false;
-	e->refresh = true;
-	for (uint32_t i = 0; i < e->n_peering; i++)
-		e->peering[i].next_dial_ns = e->peering[i].backoff_ns = 0;
-	pthread_mutex_unlock(&e->lock);
-}
-
-static void *keeper_main(void *arg)
-{
-	struct engine *e = arg;
-	uint64_t published = 0, count;
-	int round = 0, wait_ms;
-
-	for (;;) {
-		bool stop, now, anew;
-		struct pollfd p = {.fd = e->wake_fd, .events = POLLIN};
-
-		pthread_mutex_lock(&e->lock);
-		stop = e->stopping;
-		now = e->refresh || round % REFRESH_ROUNDS == 0;
-		e->refresh = false;
-		anew = e->renew;
-		pthread_mutex_unlock(&e->lock);
-		if (stop)
-			return NULL;
-		if (anew)
-			renew(e);
-		reap(e, false);
-		if (now)
-			refresh(e);
-		wait_ms = dial(e);
-		if (now || now_ns(e) - published >= KEEP_MS * 1000000ull) {
-			publish_absent(e);
-			published = now_ns(e);
-			round++;
-		}
-		if (poll(&p, 1, wait_ms) > 0)
-			(void)!read(e->wake_fd, &count, sizeof count);
-	}
 }
 
 /* ---- the acceptor ---- */
@@ -531,6 +211,20 @@ static void *acceptor_main(void *arg)
 }
 
 /* ---- life ---- */
+
+/* Where it listens on one address, others can dial it there. */
+static void publish(struct engine *e)
+{
+	const char *host = e->listen_at.host;
+	char address[300];
+
+	if (!e->port || !host[0])
+		return;
+	snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, e->port);
+	int err = peering_publish(e->v, address, false);
+	if (err)
+		log_warn("the address %s could not be told to other members: %s", address, strerror(-err));
+}
 
 static void on_commit(void *ctx) { engine_poke_others(ctx, NULL); }
 
@@ -643,7 +337,7 @@ void engine_stop(struct engine *e)
 	end_keeper(e);
 	end_acceptor(e);
 	pthread_join(e->waiter, NULL);
-	reap(e, true);
+	keeper_reap(e, true);
 	e->started = false;
 }
 

@@ -1,4 +1,4 @@
-/* The inside of the engine, shared by engine.c (threads, peerings, API) and connection.c (one socket) only.
+/* The inside of the engine: engine.c (life, connections that come and go, API), keeper.c, peer_status.c, connection.c (one socket), durable.c, heal_calls.c.
  *
  * Lock order: engine's mutex is innermost and is never held across a call of the volume, the channel or a socket: the commit listener takes it
  * on the committer's thread. */
@@ -105,13 +105,21 @@ void connection_wake(struct connection *c);
 void connection_stop(struct connection *c, enum bye_code code, const char *static_text);
 struct peering *engine_find(struct engine *e, uint64_t replica); /* NULL; valid while locked */
 void engine_event(struct engine *e);
+struct connection *engine_connection_of(struct engine *e, uint64_t replica, bool up_only); /* NULL; one that is not over */
 
 /* Called by a connection's thread, unlocked. */
 void engine_connection_up(struct connection *c);   /* HELLO came: one connection a peer stays */
 void engine_connection_news(struct connection *c); /* what the peer has changed */
 void engine_connection_over(struct connection *c, int err);
-void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live);
 void engine_poke_others(struct engine *e, const struct connection *but);
+
+/* keeper.c */
+void *keeper_main(void *e);
+void keeper_reap(struct engine *e, bool all); /* unlocked: joins the threads of connections that are over, or of all */
+
+/* peer_status.c; unlocked */
+void engine_publish(struct engine *e, uint64_t replica, const struct peer_status *live);
+void engine_publish_absent(struct engine *e); /* peers without a connection: what they lack is known from what they acknowledged */
 
 /* heal_calls.c */
 int engine_heal_fetch(void *e, const struct heal_need *n, unsigned attempt, struct buf *ret); /* a heal_fetch_fn */

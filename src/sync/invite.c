@@ -10,6 +10,7 @@
 
 #include "address.h"
 #include "cleanup.h"
+#include "engine.h"
 #include "invite_serve.h"
 #include "log.h"
 
@@ -136,29 +137,6 @@ static void member_list_fini(struct member_list *l)
 	free(l->replica);
 }
 
-/* This replica stands in the list, and with an address where it knows one now. */
-static int be_member(struct volume *v, const char *address)
-{
-	CLEANUP(member_list_fini) struct member_list l = {0};
-	const struct header *h = volume_header(v);
-	struct member me = {0};
-	int err = volume_members(v, &l.m, &l.replica, &l.n);
-
-	if (err)
-		return err;
-	memcpy(me.name, h->name, sizeof me.name);
-	memcpy(me.static_public, h->static_public, sizeof me.static_public);
-	for (uint32_t i = 0; i < l.n; i++) {
-		if (l.replica[i] != h->replica)
-			continue;
-		if (l.m[i].address[0] || !address[0])
-			return 0;
-		me = l.m[i];
-	}
-	snprintf(me.address, sizeof me.address, "%s", address);
-	return volume_set_member(v, h->replica, &me);
-}
-
 int invite_create(struct volume *v, const char *address, uint64_t ttl_ns, char **ret_token)
 {
 	struct invite_token t = {.volume = *keyring_volume(volume_keyring(v))};
@@ -169,7 +147,7 @@ int invite_create(struct volume *v, const char *address, uint64_t ttl_ns, char *
 		return -EINVAL;
 	if (volume_is_read_only(v))
 		return -EROFS;
-	if ((err = be_member(v, address)))
+	if ((err = peering_publish(v, address, true)))
 		return err;
 	strcpy(t.address, address);
 	memcpy(t.static_public, volume_header(v)->static_public, sizeof t.static_public);
@@ -243,7 +221,7 @@ static int admit(struct volume *v, const struct id *token, const struct msg_join
 	memcpy(m.address, j->address, sizeof m.address);
 	memcpy(m.static_public, joiner_static, sizeof m.static_public);
 	memcpy(p.address, j->address, sizeof p.address);
-	if ((err = be_member(v, "")) || (err = volume_set_member(v, j->replica, &m)) || (err = volume_set_peer(v, &p)))
+	if ((err = peering_publish(v, "", true)) || (err = volume_set_member(v, j->replica, &m)) || (err = volume_set_peer(v, &p)))
 		return refuse(c, err, BYE_ERROR, "the inviter cannot write the new member down: ", strerror(-err));
 	return 0;
 }

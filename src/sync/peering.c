@@ -80,23 +80,33 @@ int peering_mesh(struct volume *v, uint32_t *ret_new)
 	return err;
 }
 
-int peering_publish(struct volume *v, const char *address)
+int peering_publish(struct volume *v, const char *address, bool enter)
 {
 	CLEANUP_FREE struct member *members = NULL;
 	CLEANUP_FREE uint64_t *replicas = NULL;
-	uint64_t me = volume_header(v)->replica;
+	const struct header *h = volume_header(v);
+	struct member me = {0};
 	uint32_t n = 0;
 	int err = volume_members(v, &members, &replicas, &n);
 
-	for (uint32_t i = 0; i < n && !err; i++) {
-		if (replicas[i] != me || members[i].removed || members[i].address[0])
+	if (err)
+		return err;
+	if (strlen(address) >= sizeof me.address)
+		return -ENAMETOOLONG;
+	memcpy(me.name, h->name, sizeof me.name);
+	memcpy(me.static_public, h->static_public, sizeof me.static_public);
+	for (uint32_t i = 0; i < n; i++) {
+		if (replicas[i] != h->replica)
 			continue;
-		if (strlen(address) >= sizeof members[i].address)
-			return -ENAMETOOLONG;
-		strcpy(members[i].address, address);
-		err = volume_set_member(v, me, &members[i]);
+		if (members[i].removed || members[i].address[0] || !address[0])
+			return 0;
+		me = members[i];
+		enter = true;
 	}
-	return err;
+	if (!enter)
+		return 0;
+	strcpy(me.address, address);
+	return volume_set_member(v, h->replica, &me);
 }
 
 int peering_pause(struct volume *v, uint64_t replica, bool paused)

@@ -45,6 +45,7 @@ bool node_has_name(struct volume *v, struct vnode *n);
 int write_node(struct txn *t, struct vnode *n);
 void node_written(struct txn *t, struct vnode *n); /* after COMMIT: memory follows */
 int write_link(struct txn *t, struct vlink *l);
+void slot_written(struct slot *s); /* commit_link.c: what the transaction wrote of it is what is stored */
 void link_written(struct txn *t, struct vlink *l);
 /* Nothing of it was committed. */
 void node_not_written(struct vnode *n);

@@ -206,7 +206,7 @@ int write_link(struct txn *t, struct vlink *l)
 	return (l->flags & VL_STORED) ? journal_link_update(j, &row) : journal_link_insert(j, &row);
 }
 
-static void slot_written(struct slot *s)
+void slot_written(struct slot *s)
 {
 	if (s->arrived.p) {
 		s->stored = s->stamp.dot;

@@ -342,19 +342,6 @@ int write_node(struct txn *t, struct vnode *n)
 }
 
 /* ---- afterwards ---- */
-static void slot_written(struct slot *s)
-{
-	if (s->arrived.p) {
-		s->stored = s->stamp.dot;
-		buf_fini(&s->arrived);
-	} else if (s->taken.dot.counter) {
-		s->stamp = s->taken;
-		s->stored = s->taken.dot;
-		s->dirty = false;
-	}
-	s->taken = (struct stamp){0};
-}
-
 static void extras_written(struct vnode *n)
 {
 	uint32_t k = 0;

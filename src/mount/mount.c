@@ -17,6 +17,8 @@
 #define THREADS_LEAST 4
 #define THREADS_MOST 10
 
+#define KERNEL_6_1 37 /* the protocol's minor version of the first kernel that counts fallocate as a change (fs/fuse/file.c, file_modified) */
+
 static void want(struct fuse_conn_info *c, unsigned cap) { c->want |= c->capable & cap; }
 
 static void op_init(void *userdata, struct fuse_conn_info *c)
@@ -33,6 +35,8 @@ static void op_init(void *userdata, struct fuse_conn_info *c)
 	if (!m->read_only)
 		want(c, FUSE_CAP_WRITEBACK_CACHE);
 	m->writeback = c->want & FUSE_CAP_WRITEBACK_CACHE;
+	m->kernel_times = m->writeback;
+	m->fallocate_times = m->writeback && c->proto_minor >= KERNEL_6_1;
 	m->no_open = c->capable & FUSE_CAP_NO_OPEN_SUPPORT;
 	m->no_opendir = c->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 	c->max_write = IO_MAX;

@@ -424,10 +424,11 @@ static void heed_news(struct connection *c, int more)
 	}
 	if (!c->changed || !c->was_up)
 		return;
-	engine_connection_news(c);
-	/* while there is more to do, the next tick is soon enough for the status */
-	if (!more && now_ns(c) - c->published_ns > PUBLISH_NS)
+	engine_connection_has(c);
+	/* while there is more to do, the next tick is soon enough for the status; who waited for the peer is to see that it is in sync */
+	if (!more && (now_ns(c) - c->published_ns > PUBLISH_NS || session_in_sync(c->session)))
 		publish(c);
+	engine_connection_news(c);
 }
 
 static int wait_ms(const struct connection *c, int more)

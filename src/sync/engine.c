@@ -91,22 +91,29 @@ void engine_poke_others(struct engine *e, const struct connection *but)
 	pthread_mutex_unlock(&e->lock);
 }
 
-void engine_connection_news(struct connection *c)
+void engine_connection_has(struct connection *c)
 {
 	struct engine *e = c->e;
 	struct vector has;
 
-	if (!vector_copy(&has, session_peer_has(c->session))) {
-		pthread_mutex_lock(&e->lock);
-		struct peering *p = engine_find(e, c->peer);
+	if (vector_copy(&has, session_peer_has(c->session)))
+		return;
+	pthread_mutex_lock(&e->lock);
+	struct peering *p = engine_find(e, c->peer);
+	if (p)
+		p->behind = session_left_replaced(c->session);
+	vector_fini(&c->peer_has);
+	c->peer_has = has;
+	pthread_mutex_unlock(&e->lock);
+}
 
-		if (p)
-			p->behind = session_left_replaced(c->session);
-		vector_fini(&c->peer_has);
-		c->peer_has = has;
-		engine_event(e);
-		pthread_mutex_unlock(&e->lock);
-	}
+void engine_connection_news(struct connection *c)
+{
+	struct engine *e = c->e;
+
+	pthread_mutex_lock(&e->lock);
+	engine_event(e);
+	pthread_mutex_unlock(&e->lock);
 	/* what came from this peer goes on to the others */
 	engine_poke_others(e, c);
 }

@@ -109,7 +109,8 @@ struct connection *engine_connection_of(struct engine *e, uint64_t replica, bool
 
 /* Called by a connection's thread, unlocked. */
 void engine_connection_up(struct connection *c);   /* HELLO came: one connection a peer stays */
-void engine_connection_news(struct connection *c); /* what the peer has changed */
+void engine_connection_has(struct connection *c);  /* what the peer has changed: that is noted, */
+void engine_connection_news(struct connection *c); /* and told to who waits for it and to other peers */
 void engine_connection_over(struct connection *c, int err);
 void engine_poke_others(struct engine *e, const struct connection *but);
 

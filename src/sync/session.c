@@ -309,6 +309,15 @@ static enum peer_state state_of(const struct session *s, const struct vector *mi
 	return PEER_IN_SYNC;
 }
 
+bool session_in_sync(struct session *s)
+{
+	struct vector mine = {0};
+	bool is = !s->c.volume.knowledge(s->c.volume.v, &mine) && state_of(s, &mine) == PEER_IN_SYNC;
+
+	vector_fini(&mine);
+	return is;
+}
+
 void session_status(struct session *s, struct peer_status *ret)
 {
 	struct session_volume *v = &s->c.volume;

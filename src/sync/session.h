@@ -115,6 +115,7 @@ bool session_left_replaced(const struct session *s);
 bool session_wants_renewal(const struct session *s);
 const char *session_error(const struct session *s);               /* "" while all is well */
 uint16_t session_bye_code(const struct session *s);               /* that the peer or we said; 0 */
+bool session_in_sync(struct session *s);                          /* neither side lacks anything of the other */
 /* Fills state, backlog_*, oldest_ns, lag_ns, saved_bytes; leaves the rest. Asks the volume: once a second is fine. */
 void session_status(struct session *s, struct peer_status *ret);
 #endif

@@ -234,9 +234,9 @@ static int do_fallocate(struct filedata *f, const struct change *c, int64_t mtim
 	return filedata_fallocate(f, c->mode, c->off, c->len, mtime_ns);
 }
 
-int volume_fallocate(struct volume *v, inum ino, int mode, uint64_t off, uint64_t len)
+int volume_fallocate(struct volume *v, inum ino, int mode, uint64_t off, uint64_t len, bool set_times)
 {
-	const struct change c = {.fn = do_fallocate, .mode = mode, .off = off, .len = len, .set_times = true, .kill_suidgid = true,
+	const struct change c = {.fn = do_fallocate, .mode = mode, .off = off, .len = len, .set_times = set_times, .kill_suidgid = true,
 		.grows = !(mode & FALLOC_FL_PUNCH_HOLE)};
 
 	return change(v, ino, &c);
@@ -255,7 +255,7 @@ int volume_seek(struct volume *v, inum ino, uint64_t off, int whence, uint64_t *
 	return e;
 }
 
-static int copy_once(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, uint64_t *ret_len)
+static int copy_once(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, bool set_times, uint64_t *ret_len)
 {
 	struct vnode *a, *b;
 	struct filedata *fa, *fb;
@@ -266,8 +266,8 @@ static int copy_once(struct volume *v, inum from, uint64_t off_from, inum to, ui
 	if ((e = space_check(v)) || (e = data_get(v, from, false, &a, &fa)))
 		goto out;
 	if (!(e = data_get(v, to, true, &b, &fb))) {
-		e = filedata_copy(fa, off_from, fb, off_to, len, mtime_for(v, b, true), ret_len);
-		int settled = settle(v, b, fb, true, true);
+		e = filedata_copy(fa, off_from, fb, off_to, len, mtime_for(v, b, set_times), ret_len);
+		int settled = settle(v, b, fb, set_times, true);
 		e = e ? e : settled;
 		data_put(v, b);
 		tree_lock(v);
@@ -280,12 +280,12 @@ out:
 	return e;
 }
 
-int volume_copy_range(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, uint64_t *ret_len)
+int volume_copy_range(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, bool set_times, uint64_t *ret_len)
 {
-	int e = copy_once(v, from, off_from, to, off_to, len, ret_len);
+	int e = copy_once(v, from, off_from, to, off_to, len, set_times, ret_len);
 
 	for (int i = 0; try_again(v, to, &e) && i < LOG_FULL_TRIES; i++)
-		e = copy_once(v, from, off_from, to, off_to, len, ret_len);
+		e = copy_once(v, from, off_from, to, off_to, len, set_times, ret_len);
 	committer_kick(v);
 	return e;
 }

@@ -98,9 +98,10 @@ int volume_read(struct volume *v, inum ino, uint64_t off, void *buf, size_t len,
 /* set_times: mtime and ctime become now (false: write-back from the kernel's cache, which sends times itself). kill_suidgid: FUSE_WRITE_KILL_SUIDGID.
  * All or nothing but for -ENOSPC and -EIO. */
 int volume_write(struct volume *v, inum ino, uint64_t off, const void *buf, size_t len, bool set_times, bool kill_suidgid);
-int volume_fallocate(struct volume *v, inum ino, int mode, uint64_t off, uint64_t len); /* 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others -EOPNOTSUPP */
+int volume_fallocate(struct volume *v, inum ino, int mode, uint64_t off, uint64_t len, bool set_times); /* 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others -EOPNOTSUPP */
 int volume_seek(struct volume *v, inum ino, uint64_t off, int whence, uint64_t *ret);   /* SEEK_DATA, SEEK_HOLE; -ENXIO */
-int volume_copy_range(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, uint64_t *ret_len);
+int volume_copy_range(struct volume *v, inum from, uint64_t off_from, inum to, uint64_t off_to, uint64_t len, bool set_times,
+		      uint64_t *ret_len);
 
 int volume_getxattr(struct volume *v, inum ino, const char *name, void *buf, size_t size, size_t *ret_len); /* size 0: length only; -ERANGE, -ENODATA */
 int volume_setxattr(struct volume *v, inum ino, const char *name, const void *value, size_t len, int flags, const struct caller *c); /* ACLs too */

@@ -10,24 +10,24 @@ n=0
 write_some() { n=$((n + 1)); mkdir "$W/a/d$n"; head -c 100000 /dev/urandom > "$W/a/d$n/f"; ln "$W/a/d$n/f" "$W/a/d$n/g"; sha256sum < "$W/a/d$n/f" > "$W/sum.$n"; }
 all_there() { local i; for i in $(seq "$n"); do sha256sum < "$W/a/d$i/g" | cmp -s - "$W/sum.$i" || fail "$1: file $i is not what was written"; done; }
 is_mounted() { grep -q " $W/a fuse" /proc/self/mounts; }
-gone() { local i; for i in $(seq 100); do [ -z "$(daemon_pid a)" ] && return 0; sleep 0.1; done; fail "$1: the process does not end"; }
+ended() { local i; for i in $(seq 100); do [ -z "$(daemon_pid a)" ] && return 0; sleep 0.1; done; fail "$1: the process does not end"; }
 
 say "umount"
-mnt a; write_some; umount "$W/a" || fail "umount"; gone umount
+mnt a; write_some; umount "$W/a" || fail "umount"; ended umount
 mnt a; all_there umount
 say "fusermount3 -u"
-write_some; fusermount3 -u "$W/a" || fail "fusermount3"; gone fusermount3
+write_some; fusermount3 -u "$W/a" || fail "fusermount3"; ended fusermount3
 mnt a; all_there "fusermount3 -u"
 say "twofold umount waits"
 write_some; umnt a; [ -z "$(daemon_pid a)" ] || sleep 0.2; [ -z "$(daemon_pid a)" ] || fail "twofold umount returned before the process ended"
 mnt a; all_there "twofold umount"
 say "SIGTERM"
-write_some; kill -TERM "$(daemon_pid a)"; gone SIGTERM; is_mounted && fail "still mounted after SIGTERM"
+write_some; kill -TERM "$(daemon_pid a)"; ended SIGTERM; is_mounted && fail "still mounted after SIGTERM"
 mnt a; all_there SIGTERM
 say "SIGTERM while a program uses it"
 write_some
 exec 7> "$W/a/open"; printf 'written before' >&7
-p=$(daemon_pid a); kill -TERM "$p"; gone "SIGTERM in use"; is_mounted && fail "still mounted after SIGTERM in use"
+p=$(daemon_pid a); kill -TERM "$p"; ended "SIGTERM in use"; is_mounted && fail "still mounted after SIGTERM in use"
 exec 7>&-
 mnt a; all_there "SIGTERM in use"; equal "the file that was open" "$(cat "$W/a/open")" "written before"
 say "SIGINT in the foreground"

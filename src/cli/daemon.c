@@ -231,6 +231,8 @@ static int run(const char *store, const char *mountpoint, const struct run_optio
 	else {
 		r = serve(&d, mountpoint, o);
 		code = r ? complain(r, mountpoint ? mountpoint : store) : EXIT_DONE;
+		if (r && d.ready_fd < 0 && !o->foreground) /* nobody reads standard error any more */
+			log_error("%s: ended: %s", mountpoint ? mountpoint : store, strerror(-r));
 	}
 	tell_parent(&d, code);
 	close(d.state.stop_fd);

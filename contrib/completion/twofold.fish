@@ -1,39 +1,66 @@
 # fish completion of twofold(1)
-set -l commands init mount umount serve invite join peer status metrics report sync log conflicts deletions check scrub key bench
-complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a "$commands" -f
+set -l commands init mount umount serve invite join peer status metrics report sync log conflicts deletions check scrub key bench help
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -f
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a init -d "make a new volume"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a mount -d "mount a replica"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a umount -d "unmount, waiting for the commit"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a serve -d "replicate without a mount"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a invite -d "print a token for a new member"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a join -d "make a replica from a token"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a peer -d "list, remove, pause, resume peers"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a status -d "state of each peer"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a metrics -d "counters as OpenMetrics text"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a report -d "health as an HTML page"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a sync -d "wait until the peers have everything"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a log -d "the journal"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a conflicts -d "list, keep or restore conflicts"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a deletions -d "held deletions"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a check -d "look at everything in a store"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a scrub -d "check and heal in the background"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a key -d "list, add, remove passphrases"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a bench -d "what encryption costs here"
+complete -c twofold -n "not __fish_seen_subcommand_from $commands" -a help -d "list the commands"
+complete -c twofold -n "__fish_seen_subcommand_from init mount serve invite join peer status metrics report log conflicts deletions check key" -l passfile -r -d "file with the passphrase"
+complete -c twofold -n "__fish_seen_subcommand_from init mount serve invite join peer status metrics report log conflicts deletions check key" -l keyfile -r -d "key file"
+complete -c twofold -n "__fish_seen_subcommand_from init mount serve invite join peer status metrics report log conflicts deletions check key" -l extpass -x -d "command that prints the passphrase"
 complete -c twofold -n "__fish_seen_subcommand_from init join" -l name -x -d "name of this replica"
-complete -c twofold -n "__fish_seen_subcommand_from init" -l cipher -x -a "xchacha20poly1305 aes256gcm none"
-complete -c twofold -n "__fish_seen_subcommand_from init join invite status log peer conflicts deletions check key" -l passfile -r -d "file with the passphrase"
-complete -c twofold -n "__fish_seen_subcommand_from init join invite status log peer conflicts deletions check key" -l keyfile -r -d "key file"
-complete -c twofold -n "__fish_seen_subcommand_from init join invite status log peer conflicts deletions check key" -l extpass -x -d "command that prints it"
-complete -c twofold -n "__fish_seen_subcommand_from mount serve" -s o -x -d "options"
+complete -c twofold -n "__fish_seen_subcommand_from init" -l cipher -x -a "xchacha20poly1305 aes256gcm none" -d "cipher"
 complete -c twofold -n "__fish_seen_subcommand_from mount serve" -s f -d "stay in the foreground"
+function __twofold_options
+    for o in passfile= keyfile= extpass= listen= commit= fsync=local fsync=peer fsync=all fsync_timeout= deletions=hold deletions=apply scrub=weekly scrub=off allow_other \
+        uid= gid= umask= ro rw dev nodev suid nosuid exec noexec noatime nofail noauto _netdev
+        echo (string replace -r "[^,]*\$" "" -- (commandline -ct))$o
+    end
+end
+complete -c twofold -n "__fish_seen_subcommand_from mount serve" -s o -x -a "(__twofold_options)" -d "options"
 complete -c twofold -n "__fish_seen_subcommand_from invite" -l address -x -d "HOST:PORT of this replica"
-complete -c twofold -n "__fish_seen_subcommand_from invite" -l expires -x
+complete -c twofold -n "__fish_seen_subcommand_from invite" -l expires -x -d "how long the token holds"
 complete -c twofold -n "__fish_seen_subcommand_from join" -l listen -x -d "HOST:PORT of this replica"
-complete -c twofold -n "__fish_seen_subcommand_from status" -l watch
-complete -c twofold -n "__fish_seen_subcommand_from status log check" -l json
-complete -c twofold -n "__fish_seen_subcommand_from check" -l repair
-complete -c twofold -n "__fish_seen_subcommand_from check" -l resume
-complete -c twofold -n "__fish_seen_subcommand_from check" -l rate -x
+complete -c twofold -n "__fish_seen_subcommand_from status" -l watch -d "redraw"
+complete -c twofold -n "__fish_seen_subcommand_from status log check bench" -l json -d "for programs"
+complete -c twofold -n "__fish_seen_subcommand_from check" -l repair -d "heal from a peer or set aside"
+complete -c twofold -n "__fish_seen_subcommand_from check" -l resume -d "go on where it was interrupted"
+complete -c twofold -n "__fish_seen_subcommand_from check" -l rate -x -d "bytes a second"
 complete -c twofold -n "__fish_seen_subcommand_from metrics" -l textfile -r -d "file for node_exporter"
 complete -c twofold -n "__fish_seen_subcommand_from report" -s o -r -d "page to write"
-complete -c twofold -n "__fish_seen_subcommand_from sync" -l timeout -x
-complete -c twofold -n "__fish_seen_subcommand_from log" -l follow
-complete -c twofold -n "__fish_seen_subcommand_from peer" -a "list remove pause resume"
-complete -c twofold -n "__fish_seen_subcommand_from key" -a "list add remove"
-complete -c twofold -n "__fish_seen_subcommand_from key" -l new-passfile -r
-complete -c twofold -n "__fish_seen_subcommand_from key" -l new-keyfile -r
-complete -c twofold -n "__fish_seen_subcommand_from key" -l new-extpass -x
-complete -c twofold -n "__fish_seen_subcommand_from key" -l label -x
-complete -c twofold -n "__fish_seen_subcommand_from bench" -a "disk sql replicate"
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l dir -r
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l size -x
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l scale -x
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l passes -x
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l seconds -x
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l cipher -x -a "xchacha20poly1305 aes256gcm"
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l engine -x -a "fio builtin"
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l cached
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l json
-complete -c twofold -n "__fish_seen_subcommand_from bench" -l svg -r
+complete -c twofold -n "__fish_seen_subcommand_from sync" -l timeout -x -d "how long"
+complete -c twofold -n "__fish_seen_subcommand_from log" -l follow -d "show what comes"
+complete -c twofold -n "__fish_seen_subcommand_from peer; and not __fish_seen_subcommand_from list remove pause resume" -a "list remove pause resume"
+complete -c twofold -n "__fish_seen_subcommand_from key; and not __fish_seen_subcommand_from list add remove" -a "list add remove"
+complete -c twofold -n "__fish_seen_subcommand_from conflicts; and not __fish_seen_subcommand_from list keep restore" -a "list keep restore"
+complete -c twofold -n "__fish_seen_subcommand_from deletions; and not __fish_seen_subcommand_from show accept undo" -a "show accept undo"
+complete -c twofold -n "__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from disk sql replicate" -a "disk sql replicate"
+complete -c twofold -n "__fish_seen_subcommand_from scrub" -a status
+complete -c twofold -n "__fish_seen_subcommand_from key" -l new-passfile -r -d "file with the new passphrase"
+complete -c twofold -n "__fish_seen_subcommand_from key" -l new-keyfile -r -d "new key file"
+complete -c twofold -n "__fish_seen_subcommand_from key" -l new-extpass -x -d "command that prints the new passphrase"
+complete -c twofold -n "__fish_seen_subcommand_from key" -l label -x -d "name of the new key"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l dir -r -d "where"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l size -x -d "of the file"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l scale -x -d "of the tree"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l passes -x -d "how often"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l seconds -x -d "of each test"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l cipher -x -a "xchacha20poly1305 aes256gcm" -d "cipher"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l engine -x -a "fio builtin" -d "what does the I/O"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l cached -d "through the page cache"
+complete -c twofold -n "__fish_seen_subcommand_from bench" -l svg -r -d "chart"

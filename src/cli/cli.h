@@ -126,6 +126,7 @@ struct query {
 	void *ctx;
 };
 int query_run(struct query *q, int argc, char **argv); /* exit code */
+void put_size(struct buf *out, uint64_t bytes); /* "12.3 MiB" */
 int query_status(struct query *q, int argc, char **argv);
 int query_peer(struct query *q, int argc, char **argv);
 int query_log(struct query *q, int argc, char **argv);

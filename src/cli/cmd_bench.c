@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "progress.h"
 #include "seal.h"
 
 atomic_bool bench_stop;
@@ -25,29 +25,6 @@ static const struct {
 	{"replicate", bench_replicate, 0, 3, 0},
 };
 
-static bool on_terminal; /* progress was drawn and is to be wiped */
-
-void bench_progress(const char *fmt, ...)
-{
-	va_list ap;
-
-	if (!isatty(STDERR_FILENO))
-		return;
-	on_terminal = true;
-	fputs("\r\033[K", stderr);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fflush(stderr);
-}
-
-void bench_progress_end(void)
-{
-	if (on_terminal)
-		fputs("\r\033[K", stderr);
-	on_terminal = false;
-}
-
 static void on_signal(int sig)
 {
 	atomic_store(&bench_stop, true);
@@ -60,6 +37,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &a, NULL);
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGHUP, &a, NULL);
+	sigaction(SIGQUIT, &a, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
 
@@ -194,7 +172,7 @@ int cmd_bench(int argc, char **argv)
 		return complain(-ENOMEM, "bench");
 	result->test = name;
 	r = tests[t].run(&o, result);
-	bench_progress_end();
+	progress_end();
 	if (r == -EINTR)
 		fprintf(stderr, "twofold: bench: interrupted; nothing is left mounted\n");
 	/* other failures were named where they were seen */

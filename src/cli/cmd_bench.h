@@ -21,7 +21,7 @@
 #define BENCH_PASSES_MAX 50
 #define BENCH_ROWS_MAX 16
 
-/* Set by SIGINT, SIGTERM and SIGHUP: every step ends with -EINTR soon after. */
+/* Set by SIGINT, SIGTERM, SIGHUP and SIGQUIT: every step ends with -EINTR soon after. */
 extern atomic_bool bench_stop;
 
 enum bench_side { SIDE_SEALED, SIDE_NONE, SIDE_PLAIN, BENCH_SIDES };
@@ -76,16 +76,14 @@ void bench_machine(const char *dir, char *ret, size_t size);
 /* A number with as many decimals as its size needs. */
 void bench_number(double x, char *ret, size_t size);
 
-/* ---- progress on a terminal, nothing in a pipe ---- */
-void bench_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void bench_progress_end(void);
-
 /* ---- cmd_bench_child.c ---- */
 struct bench_child {
 	char *const *argv;     /* argv[0] NULL: this program */
 	const char *input;     /* for its standard input; NULL: none */
 	struct buf *out, *err; /* collected; NULL: thrown away */
 	bool finish;           /* is not ended when bench_stop comes: what it does must not be left half-done */
+	bool (*tick)(void *ctx); /* NULL, or called a few times a second; false ends the program, and bench_run returns -ETIMEDOUT */
+	void *ctx;
 };
 /* Runs it to its end in a process group of its own, so that Ctrl-C reaches only us. Its exit code, or -errno; -EINTR where bench_stop ended it. */
 int bench_run(const struct bench_child *c);
@@ -101,6 +99,7 @@ struct bench_mount {
 };
 struct bench_work {
 	char path[BENCH_PATH_MAX]; /* the private folder */
+	char where[48]; /* "pass 1 of 3, sealed", for the terminal */
 	char pass[PATH_MAX];
 	struct bench_mount mount[BENCH_MOUNTS];
 };
@@ -151,6 +150,7 @@ uint64_t bench_now_ns(void);
 struct bench_tree {
 	uint32_t files, folders;
 	uint64_t bytes;
+	const char *where; /* as in struct bench_work; borrowed */
 	struct bench_tree_dir *dir;
 	struct bench_tree_file *file;
 	uint64_t state; /* of the random numbers */

@@ -14,6 +14,7 @@
 #include "cleanup.h"
 
 #define END_MS 5000     /* how long a program gets between SIGTERM and SIGKILL */
+#define TICK_NS 300000000u /* between two calls of a tick */
 #define OUTPUT_MAX (1u << 20)
 
 uint64_t bench_now_ns(void)
@@ -82,14 +83,20 @@ static bool drain(int fd, struct buf *to)
 	return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
-/* Reads both outputs until they are closed. -EINTR: stopped. */
+/* Reads both outputs until they are closed. -EINTR: stopped; -ETIMEDOUT: the tick had enough. */
 static int collect(const struct bench_child *c, int out, int err)
 {
 	struct pollfd p[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
+	uint64_t ticked = bench_now_ns();
 
 	while (p[0].fd >= 0 || p[1].fd >= 0) {
 		if (!c->finish && atomic_load(&bench_stop))
 			return -EINTR;
+		if (c->tick && bench_now_ns() - ticked > TICK_NS) {
+			if (!c->tick(c->ctx))
+				return -ETIMEDOUT;
+			ticked = bench_now_ns();
+		}
 		if (poll(p, 2, 100) <= 0)
 			continue;
 		if (p[0].revents && !drain(out, c->out))

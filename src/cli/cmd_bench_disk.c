@@ -12,6 +12,7 @@
 
 #include "cleanup.h"
 #include "cli.h"
+#include "progress.h"
 
 #define FIXED_BYTES (256u << 20) /* journals, redo logs, and a margin */
 
@@ -22,21 +23,21 @@ struct io_test {
 };
 
 static const struct io_test disk_tests[] = {
-	{"seq 1 MiB Q8 T1 read", 1 << 20, 8, 1, 0, false},
-	{"seq 1 MiB Q1 T1 read", 1 << 20, 1, 1, 0, false},
-	{"rnd 4 KiB Q32 T16 read", 4096, 32, 16, 0, true},
-	{"rnd 4 KiB Q1 T1 read", 4096, 1, 1, 0, true},
-	{"seq 1 MiB Q8 T1 write", 1 << 20, 8, 1, 100, false},
-	{"seq 1 MiB Q1 T1 write", 1 << 20, 1, 1, 100, false},
-	{"rnd 4 KiB Q32 T16 write", 4096, 32, 16, 100, true},
-	{"rnd 4 KiB Q1 T1 write", 4096, 1, 1, 100, true},
+	{"SEQ1M Q8T1 read", 1 << 20, 8, 1, 0, false},
+	{"SEQ1M Q1T1 read", 1 << 20, 1, 1, 0, false},
+	{"RND4K Q32T16 read", 4096, 32, 16, 0, true},
+	{"RND4K Q1T1 read", 4096, 1, 1, 0, true},
+	{"SEQ1M Q8T1 write", 1 << 20, 8, 1, 100, false},
+	{"SEQ1M Q1T1 write", 1 << 20, 1, 1, 100, false},
+	{"RND4K Q32T16 write", 4096, 32, 16, 100, true},
+	{"RND4K Q1T1 write", 4096, 1, 1, 100, true},
 	{0},
 };
 
 static const struct io_test sql_tests[] = {
-	{"rnd 128 KiB 16 threads read", 128 << 10, 1, 16, 0, true},
-	{"rnd 128 KiB 16 threads write", 128 << 10, 1, 16, 100, true},
-	{"rnd 128 KiB 16 threads 70/30", 128 << 10, 1, 16, 30, true},
+	{"RND128K Q1T16 read", 128 << 10, 1, 16, 0, true},
+	{"RND128K Q1T16 write", 128 << 10, 1, 16, 100, true},
+	{"RND128K Q1T16 70/30", 128 << 10, 1, 16, 30, true},
 	{0},
 };
 
@@ -47,7 +48,6 @@ struct run {
 	struct bench_result *result;
 	bool fio, direct;
 	char file[BENCH_SIDES][PATH_MAX], below[BENCH_SIDES][PATH_MAX]; /* the file, and the folder that its bytes lie in */
-	uint64_t end_ns; /* a guess, for the terminal */
 };
 
 static int pick_engine(struct run *run)
@@ -85,7 +85,7 @@ static int prepare(struct run *run)
 	struct bench_work *w = &run->work;
 	int r;
 
-	bench_progress("making two volumes");
+	progress_show("making two volumes");
 	for (unsigned i = 0; i < BENCH_SIDES; i++) {
 		if (i == SIDE_PLAIN) {
 			snprintf(run->below[i], PATH_MAX, "%s/plain", w->path);
@@ -101,7 +101,7 @@ static int prepare(struct run *run)
 			snprintf(run->below[i], PATH_MAX, "%s", w->mount[i].store);
 			snprintf(run->file[i], PATH_MAX, "%.*s/file", PATH_MAX - 32, w->mount[i].path);
 		}
-		bench_progress("writing the test file, %s", bench_side_name(i));
+		progress_show("writing the test file, %s", bench_side_name(i));
 		r = bench_fill_file(run->file[i], run->o->size_bytes);
 		if (r && r != -EINTR)
 			complain(r, run->file[i]);
@@ -155,6 +155,8 @@ static int measure(struct run *run, const struct io_test *t, enum bench_side sid
 static int measure_all(struct run *run)
 {
 	unsigned tests = 0, done = 0, all;
+	char left[PROGRESS_LEFT_MAX];
+	uint64_t start = bench_now_ns();
 	int r = 0;
 
 	while (run->tests[tests].name)
@@ -164,10 +166,11 @@ static int measure_all(struct run *run)
 		for (unsigned t = 0; t < tests; t++)
 			for (unsigned i = 0; i < BENCH_SIDES; i++) {
 				enum bench_side side = (enum bench_side)((p + i) % BENCH_SIDES);
-				bench_progress("pass %u of %u: %s, %s; about %u s left", p + 1, run->o->passes, run->tests[t].name, bench_side_name(side),
-					(all - done++) * run->o->seconds);
+				progress_show("pass %u of %u, %s: %s; %s", p + 1, run->o->passes, bench_side_name(side), run->tests[t].name,
+					progress_left(start, (double)done / all, left));
 				if (!r)
 					r = atomic_load(&bench_stop) ? -EINTR : measure(run, &run->tests[t], side);
+				done++;
 			}
 	return r;
 }

@@ -14,8 +14,9 @@
 
 #include "cleanup.h"
 #include "cli.h"
+#include "progress.h"
 
-#define SYNC_MS (3600 * 1000ull)
+#define STALL_MS (300 * 1000ull) /* so long a synchronisation may stand still, as behind a disk that others fill */
 
 enum row { ROW_WRITE, ROW_FIRST, ROW_EDITS, ROW_SENT_FIRST, ROW_SENT_EDITS, ROW_CPU, ROW_MEMORY_A, ROW_MEMORY_B };
 static const struct {
@@ -95,35 +96,81 @@ static int root_of(const struct bench_mount *m, char ret[static 65])
 	return r < 0 ? r : 0;
 }
 
-/* Until both show the same. `sync` waits without asking again and again; the digests say that it was true. */
+static double counter(const struct bench_mount *m, const char *name)
+{
+	char xattr[96], value[32] = "";
+
+	snprintf(xattr, sizeof xattr, "user.twofold.%s", name);
+	return getxattr(m->path, xattr, value, sizeof value - 1) > 0 ? strtod(value, NULL) : 0;
+}
+
+static double sent_mib(const struct bench_mount *m) { return counter(m, "bytes.wire-sent") / (1 << 20); }
+
+/* What is shown while two replicas come together, and whether they still do. */
+struct waiting {
+	struct bench_work *w;
+	const char *what;
+	double most;  /* the largest backlog seen, bytes */
+	double state; /* of all that moves on the way; compared, no more */
+	uint64_t start_ns, moved_ns;
+};
+
+/* Not the bytes on the wire: two replicas that only ask each other whether they are there come no further. */
+static bool on_tick(void *ctx)
+{
+	struct waiting *a = ctx;
+	const struct bench_mount *from = &a->w->mount[0], *to = &a->w->mount[1];
+	double files = counter(from, "peer.second.backlog-files"), bytes = counter(from, "peer.second.backlog-bytes"), part;
+	double state = files + bytes + counter(from, "count.parts-sent") + counter(to, "count.batches-applied") + counter(to, "bytes.object-written");
+	char left[PROGRESS_LEFT_MAX];
+
+	a->most = bytes > a->most ? bytes : a->most;
+	part = a->most > 0 ? 1 - bytes / a->most : 0;
+	progress_show("%s: %s, %.0f files and %.0f MiB to go; %.0f %%, %s", a->w->where, a->what, files, bytes / (1 << 20), part * 100,
+		progress_left(a->start_ns, part, left));
+	if (state != a->state)
+		a->moved_ns = bench_now_ns();
+	a->state = state;
+	return bench_now_ns() - a->moved_ns < STALL_MS * 1000000;
+}
+
+static void show_status(const struct bench_work *w)
+{
+	for (int i = 0; i < BENCH_MOUNTS; i++) {
+		char *argv[] = {NULL, (char *)"status", (char *)w->mount[i].path, NULL};
+		struct buf out = {0};
+		if (bench_run(&(struct bench_child){.argv = argv, .out = &out}) >= 0)
+			fwrite(out.p, 1, out.len, stderr);
+		buf_fini(&out);
+	}
+}
+
+/* Until both show the same. `sync` waits without asking again and again; the digests say that it was true. -ETIMEDOUT: nothing moves any more. */
 static int wait_equal(struct bench_work *w, const char *what)
 {
-	char *sync[] = {NULL, (char *)"sync", w->mount[0].path, (char *)"--timeout", (char *)"3600s", NULL};
+	char *sync[] = {NULL, (char *)"sync", w->mount[0].path, (char *)"--timeout", (char *)"24h", NULL};
 	char a[65], b[65];
-	uint64_t start = bench_now_ns();
+	struct waiting wait = {.w = w, .what = what, .start_ns = bench_now_ns(), .moved_ns = bench_now_ns()};
 
-	bench_progress("%s", what);
 	for (;;) {
-		int r = bench_run(&(struct bench_child){.argv = sync});
+		int r = bench_run(&(struct bench_child){.argv = sync, .tick = on_tick, .ctx = &wait});
 		if (r >= 0)
 			r = root_of(&w->mount[0], a);
 		if (r >= 0)
 			r = root_of(&w->mount[1], b);
+		if (r >= 0 && *a && !strcmp(a, b))
+			return 0;
+		if (r >= 0 && !on_tick(&wait))
+			r = -ETIMEDOUT;
+		if (r == -ETIMEDOUT) {
+			progress_end();
+			fprintf(stderr, "twofold: bench: %s, %s: nothing has moved for %llu s\n", w->where, what, STALL_MS / 1000);
+			show_status(w);
+		}
 		if (r < 0)
 			return r;
-		if (*a && !strcmp(a, b))
-			return 0;
-		if (bench_now_ns() - start > SYNC_MS * 1000000)
-			return -ETIMEDOUT;
 		usleep(20000);
 	}
-}
-
-static double sent_mib(const struct bench_mount *m)
-{
-	char value[32] = "";
-
-	return getxattr(m->path, "user.twofold.bytes.wire-sent", value, sizeof value - 1) > 0 ? strtod(value, NULL) / (1 << 20) : 0;
 }
 
 static double cpu_seconds(pid_t pid)
@@ -252,14 +299,17 @@ static int one_run(struct bench_work *w, const struct bench_options *o, enum ben
 	struct bench_tree t = {0};
 	int r = bench_tree_plan(o->scale, &t);
 
+	t.where = w->where;
 	if (!r)
 		r = run_steps(w, &t, side == SIDE_NONE ? "none" : o->cipher, side, ret);
 	bench_tree_fini(&t);
+	progress_show("%s: removing it", w->where);
 	for (unsigned i = 0; i < BENCH_MOUNTS; i++) {
 		bench_umount(w, i);
 		if (w->mount[i].store[0])
 			bench_remove(w->mount[i].store);
 	}
+	progress_show("%s: waiting for the disk", w->where);
 	/* the next run must not pay for writing this one's pages */
 	sync_fs(w->path);
 	return r;
@@ -273,6 +323,7 @@ static int plain_run(struct bench_work *w, const struct bench_options *o, struct
 	int r = bench_tree_plan(o->scale, &t);
 	uint64_t start;
 
+	t.where = w->where;
 	snprintf(path, sizeof path, "%s/plain", w->path);
 	if (!r && mkdir(path, 0700))
 		r = -errno;
@@ -295,13 +346,13 @@ int bench_replicate(const struct bench_options *o, struct bench_result *ret)
 
 	ret->what = "a tree like the DFSR test's, to a second replica on this machine";
 	ret->mean = true;
-	for (unsigned p = 0; p < o->passes && !r; p++) {
-		r = one_run(w, o, p & 1 ? SIDE_NONE : SIDE_SEALED, ret);
-		if (!r)
-			r = one_run(w, o, p & 1 ? SIDE_SEALED : SIDE_NONE, ret);
-		if (!r)
-			r = plain_run(w, o, ret);
-	}
+	for (unsigned p = 0; p < o->passes && !r; p++)
+		for (unsigned i = 0; i < BENCH_SIDES && !r; i++) {
+			/* sealed and none change places with each pass */
+			enum bench_side side = i == 2 ? SIDE_PLAIN : (i ^ p) & 1 ? SIDE_NONE : SIDE_SEALED;
+			snprintf(w->where, sizeof w->where, "pass %u of %u, %s", p + 1, o->passes, bench_side_name(side));
+			r = side == SIDE_PLAIN ? plain_run(w, o, ret) : one_run(w, o, side, ret);
+		}
 	if (r && r != -EINTR)
 		complain(r, "bench replicate");
 	closed = w ? bench_work_close(w) : 0;

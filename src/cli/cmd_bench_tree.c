@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "progress.h"
 
 #define FILES 51614
 #define FOLDERS 5680
@@ -183,7 +184,8 @@ int bench_tree_write(struct bench_tree *t, const char *root)
 {
 	CLEANUP_CLOSE int rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CLEANUP(contents_fini) struct contents c = {0};
-	char path[REL_MAX];
+	char path[REL_MAX], left[PROGRESS_LEFT_MAX];
+	uint64_t start = bench_now_ns();
 	int r = rootfd < 0 ? -errno : contents_init(&c);
 
 	for (uint32_t i = 1; i <= t->folders && !r; i++) {
@@ -193,7 +195,7 @@ int bench_tree_write(struct bench_tree *t, const char *root)
 	}
 	for (uint32_t i = 0; i < t->files && !r; i++) {
 		if (i % 64 == 0)
-			bench_progress("writing the tree: %u of %u files", i, t->files);
+			progress_show("%s: writing the tree, %u of %u files; %s", t->where, i, t->files, progress_left(start, (double)i / t->files, left));
 		r = atomic_load(&bench_stop) ? -EINTR : write_file(t, &c, rootfd, &t->file[i]);
 	}
 	return r;

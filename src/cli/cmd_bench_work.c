@@ -17,6 +17,7 @@
 
 #include "cleanup.h"
 #include "cli.h"
+#include "progress.h"
 
 #define READY_MS 60000
 #define GONE_MS 60000
@@ -214,7 +215,7 @@ int bench_work_close(struct bench_work *w)
 
 	if (!w->path[0])
 		return 0;
-	bench_progress("cleaning up");
+	progress_show("cleaning up");
 	for (unsigned i = 0; i < BENCH_MOUNTS; i++)
 		bench_umount(w, i);
 	r = bench_remove(w->path);

@@ -74,7 +74,7 @@ static int on_sync(void *ctx, const char *value, size_t len)
 
 	if (!d->engine)
 		return volume_commit(d->state.volume);
-	int r = engine_wait_in_sync(d->engine, 60000);
+	int r = engine_wait_in_sync(d->engine, 60000, NULL, NULL);
 	return r == -ENOTCONN ? 0 : r; /* committed; nobody to wait for */
 }
 

@@ -12,6 +12,7 @@
 
 #include "header.h"
 #include "invite.h"
+#include "progress.h"
 
 /* The token is used up by the network part: see before it whether the store can be made. */
 static bool place_is_free(const char *store)
@@ -43,6 +44,7 @@ static int join(const char *token, const char *store, const char *name, const ch
 {
 	struct join_result *j = NULL;
 	struct secret s = {0};
+	struct progress_wait wait;
 	char text[256] = "", fingerprint[20];
 	int r;
 
@@ -53,13 +55,17 @@ static int join(const char *token, const char *store, const char *name, const ch
 	r = secret_get(key, true, &s);
 	if (r)
 		return r == -ENOKEY ? EXIT_KEY : EXIT_USAGE;
+	progress_wait_begin(&wait, "asking the inviting replica");
 	r = join_fetch(token, name, listen, 30000, &j, text);
+	progress_wait_end(&wait);
 	if (r) {
 		secret_fini(&s);
 		fprintf(stderr, "twofold: join: %s\n", text);
 		return r == -EINVAL ? EXIT_USAGE : r == -ENOTSUP || r == -EEXIST ? EXIT_FAILED : EXIT_NETWORK;
 	}
+	progress_wait_begin(&wait, "deriving the key and making the store");
 	r = join_finish(store, j, s.p, s.len, s.kind, slot_cost_from_env());
+	progress_wait_end(&wait);
 	secret_fini(&s);
 	if (r)
 		r = complain(r, store);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "progress.h"
 #include "scrub.h"
 
 struct telling {
@@ -27,7 +28,10 @@ static void on_finding(void *ctx, const char *text)
 		json_put_string(t->q->out, text);
 		t->first = false;
 	} else {
-		buf_printf(t->q->out, "%s%s\n", t->progress ? "\r\033[K" : "", text);
+		if (t->progress)
+			progress_wipe(t->q->err);
+		t->q->flush(t->q);
+		buf_printf(t->q->out, "%s\n", text);
 		t->q->flush(t->q);
 	}
 }
@@ -46,9 +50,9 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total, uint64_t at, u
 	if (t->json)
 		return true;
 	if (t->progress && total) {
-		double part = (double)done / (double)total, s = (double)(now - t->started_ns) / 1e9;
-		buf_printf(t->q->err, "\r\033[K%3.0f %%, %.1f MiB read, about %.0f s left", part * 100, (double)bytes / 1048576,
-			   part > 0.001 ? s * (1 - part) / part : 0.0);
+		double part = (double)done / (double)total;
+		char left[PROGRESS_LEFT_MAX];
+		progress_put(t->q->err, "%3.0f %%, %.1f MiB read, %s", part * 100, (double)bytes / 1048576, progress_left(t->started_ns, part, left));
 	}
 	return t->q->flush(t->q); /* false: whoever asked is gone */
 }
@@ -131,7 +135,7 @@ int query_check(struct query *q, int argc, char **argv)
 	int e = volume_check(q->volume, &o, &r);
 	bool sound = !e && check_is_sound(&r);
 	if (t.progress && !t.json)
-		buf_printf(q->err, "\r\033[K");
+		progress_wipe(q->err);
 	if (t.json)
 		summary_json(q, &r, sound);
 	else
@@ -227,7 +231,7 @@ int cmd_check(int argc, char **argv)
 		return usage_error("check: each option once");
 	if (argc - optind != 1)
 		return usage_error("check: one STORE or MOUNTPOINT is needed");
-	if (isatty(2))
+	if (progress_wanted())
 		request[n++] = (char *)"--progress";
 	request[1] = argv[optind];
 	return query_client(n, request, 1, &key);

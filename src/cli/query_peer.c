@@ -10,6 +10,8 @@
 
 #include "engine.h"
 #include "invite.h"
+#include "progress.h"
+#include "wait.h"
 
 /* "90", "90s", "5m", "1h", "2d" in ms. */
 static int parse_duration(const char *text, uint64_t *ret_ms)
@@ -121,20 +123,72 @@ int query_peer(struct query *q, int argc, char **argv)
 	return EXIT_DONE;
 }
 
+/* What sync shows while it waits. */
+struct sync_wait {
+	struct query *q;
+	bool progress;
+	uint64_t started_ns, most_bytes; /* most: the largest backlog seen */
+};
+
+static void show_backlog(struct sync_wait *w)
+{
+	struct peer_status *s;
+	uint64_t files = 0, bytes = 0;
+	uint32_t n, lacking = 0;
+	char left[PROGRESS_LEFT_MAX];
+	struct buf size = {0};
+
+	if (volume_peer_statuses(w->q->volume, &s, &n))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!s[i].connected_ns || !s[i].backlog_parts)
+			continue;
+		lacking++;
+		files += s[i].backlog_files;
+		bytes += s[i].backlog_bytes;
+	}
+	free(s);
+	w->most_bytes = bytes > w->most_bytes ? bytes : w->most_bytes;
+	double part = w->most_bytes ? 1 - (double)bytes / (double)w->most_bytes : 0;
+	put_size(&size, bytes);
+	buf_put_u8(&size, 0);
+	if (!lacking || size.err)
+		progress_put(w->q->err, "waiting for the peers' answer");
+	else
+		progress_put(w->q->err, "%u peer%s lack%s %llu files, %s; %.0f %%%s%s", lacking, lacking == 1 ? "" : "s", lacking == 1 ? "s" : "",
+			(unsigned long long)files, (char *)size.p, part * 100, part > 0 ? ", " : "", progress_left(w->started_ns, part, left));
+	buf_fini(&size);
+}
+
+/* False also where whoever asked is gone: nobody else would end this wait before its time. */
+static bool on_sync_tick(void *ctx)
+{
+	struct sync_wait *w = ctx;
+
+	if (*w->q->stop)
+		return false;
+	if (w->progress)
+		show_backlog(w);
+	return w->q->flush(w->q);
+}
+
 int query_sync(struct query *q, int argc, char **argv)
 {
+	struct sync_wait w = {.q = q, .progress = argc == 4 && !strcmp(argv[3], "--progress"), .started_ns = mono_ns()};
 	uint64_t ms = 60000;
 
-	if (argc != 3 || parse_duration(argv[2], &ms) || ms > INT32_MAX)
+	if (argc < 3 || parse_duration(argv[2], &ms) || ms > INT32_MAX)
 		return EXIT_USAGE;
 	if (!q->engine) {
 		buf_printf(q->err, "twofold: sync: nobody serves this store: mount or serve it\n");
 		return EXIT_FAILED;
 	}
-	int r = engine_wait_in_sync(q->engine, (int)ms);
+	int r = engine_wait_in_sync(q->engine, (int)ms, on_sync_tick, &w);
+	if (w.progress)
+		progress_wipe(q->err);
 	if (r)
-		buf_printf(q->err, "twofold: sync: %s\n",
-			r == -ETIMEDOUT ? "time is up, and a peer still lacks changes; see twofold status" : r == -ENOTCONN ? "no peer is connected" : strerror(-r));
+		buf_printf(q->err, "twofold: sync: %s\n", r == -ETIMEDOUT ? "time is up, and a peer still lacks changes; see twofold status" :
+			r == -ENOTCONN ? "no peer is connected" : r == -ECANCELED ? "the replica is being unmounted or stopped" : strerror(-r));
 	return exit_for(r == -ENOTCONN ? -ETIMEDOUT : r);
 }
 
@@ -214,6 +268,6 @@ int cmd_sync(int argc, char **argv)
 		return usage_error("sync: one MOUNTPOINT is needed");
 	if (parse_duration(timeout, &ms))
 		return usage_error("--timeout %s: a time like 500ms, 60s, 5m", timeout);
-	char *request[] = {(char *)"sync", argv[optind], timeout, NULL};
-	return query_client(3, request, 1, &key);
+	char *request[] = {(char *)"sync", argv[optind], timeout, (char *)"--progress", NULL};
+	return query_client(progress_wanted() ? 4 : 3, request, 1, &key);
 }

@@ -14,7 +14,7 @@
 #include "json.h"
 #include "scrub.h"
 
-static void put_size(struct buf *out, uint64_t n)
+void put_size(struct buf *out, uint64_t n)
 {
 	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 	double x = (double)n;

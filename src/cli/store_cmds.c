@@ -11,11 +11,13 @@
 #include "cleanup.h"
 #include "header.h"
 #include "invite.h"
+#include "progress.h"
 
 static int make_store(const char *store, const char *name, enum cipher cipher, const struct key_source *key)
 {
 	struct header h = {.cipher = cipher};
 	struct secret s = {0};
+	struct progress_wait wait;
 	int r = secret_get(key, true, &s);
 
 	if (r)
@@ -28,10 +30,12 @@ static int make_store(const char *store, const char *name, enum cipher cipher, c
 	randombytes_buf(master, KEY_LEN);
 	randombytes_buf(h.volume.b, ID_LEN);
 	strcpy(h.name, name);
+	progress_wait_begin(&wait, "deriving the key");
 	r = slot_make(h.slot[0], 1, s.kind, slot_cost_from_env(), &h.volume, s.p, s.len, master);
 	secret_fini(&s);
 	if (!r)
 		r = volume_create(store, &h, master, true, NULL);
+	progress_wait_end(&wait);
 	sodium_free(master);
 	if (r == -EEXIST || r == -ENOTEMPTY) {
 		fprintf(stderr, "twofold: %s: exists and is not empty; a store needs an empty or a new directory\n", store);
@@ -107,10 +111,13 @@ static int key_list(const struct header *h)
 static int unlock(const struct header *h, const struct key_source *src, uint8_t *ret_master)
 {
 	struct secret s = {0};
+	struct progress_wait wait;
 	int r = secret_get(src, false, &s);
 
 	if (!r) {
+		progress_wait_begin(&wait, "deriving the key");
 		r = header_unlock(h, s.p, s.len, s.kind, ret_master);
+		progress_wait_end(&wait);
 		secret_fini(&s);
 	}
 	return r;
@@ -120,6 +127,7 @@ static int key_add(int dirfd, struct header *h, const struct key_args *a, const 
 {
 	uint8_t *master = sodium_malloc(KEY_LEN);
 	struct secret s = {0};
+	struct progress_wait wait;
 	struct slot_info info;
 	uint32_t id = 1;
 	int at = -1, r;
@@ -140,8 +148,11 @@ static int key_add(int dirfd, struct header *h, const struct key_args *a, const 
 	r = master ? unlock(h, &a->old, master) : -ENOMEM;
 	if (!r)
 		r = secret_get(&a->fresh, true, &s);
-	if (!r)
+	if (!r) {
+		progress_wait_begin(&wait, "deriving the new key");
 		r = slot_make(h->slot[at], id, s.kind, slot_cost_from_env(), &h->volume, s.p, s.len, master);
+		progress_wait_end(&wait);
+	}
 	if (!r && a->label)
 		r = slot_set_name(h->slot[at], a->label);
 	secret_fini(&s);

@@ -10,6 +10,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "progress.h"
+
 char *control_path(const char *store)
 {
 	char *p;
@@ -42,11 +44,14 @@ int target_open(const char *store, const struct key_source *key, struct volume *
 {
 	struct volume_options vo = {0};
 	struct secret s = {0};
+	struct progress_wait wait;
 	int r = secret_get(key, false, &s);
 
 	if (r)
 		return r;
+	progress_wait_begin(&wait, "opening the store");
 	r = volume_open(store, &vo, s.p, s.len, s.kind, ret);
+	progress_wait_end(&wait);
 	secret_fini(&s);
 	return r;
 }

@@ -7,6 +7,7 @@
 #include "engine_state.h"
 #include "wait.h"
 
+#define TICK_NS 200000000u   /* between two calls of a tick */
 #define CONNECT_WAIT_MS 3000 /* engine_wait_in_sync gives a first connection so long */
 
 struct durable_wait {
@@ -172,25 +173,44 @@ static int look_in_sync(struct engine *e, const struct vector *target)
 	return connected || !e->n_peering ? 0 : -ENOTCONN;
 }
 
-int engine_wait_in_sync(struct engine *e, int timeout_ms)
+/* Until all have it, the time is over (connect_end where nobody is connected), or tick says no. */
+static int wait_for_peers(struct engine *e, const struct vector *target, uint64_t connect_end, uint64_t end, engine_tick_fn *tick, void *ctx)
+{
+	int err;
+
+	for (;;) {
+		pthread_mutex_lock(&e->lock);
+		err = e->stopping ? -ECANCELED : look_in_sync(e, target);
+		uint64_t until = err == -ENOTCONN ? connect_end : end, now = mono_ns();
+		bool waits = (err == -EAGAIN || err == -ENOTCONN) && now < until;
+		if (waits)
+			cond_wait_until(&e->cond, &e->lock, tick && until > now + TICK_NS ? now + TICK_NS : until);
+		pthread_mutex_unlock(&e->lock);
+		if (!waits)
+			return err == -EAGAIN ? -ETIMEDOUT : err;
+		if (tick && !tick(ctx))
+			return -ECANCELED;
+	}
+}
+
+int engine_wait_in_sync(struct engine *e, int timeout_ms, engine_tick_fn *tick, void *ctx)
 {
 	uint64_t end = mono_ns_in((uint64_t)timeout_ms), connect_end = mono_ns_in(timeout_ms < CONNECT_WAIT_MS ? (uint64_t)timeout_ms : CONNECT_WAIT_MS);
 	struct vector target = {0};
 	int err = volume_commit(e->v);
-	bool late = false;
 
 	if (!err)
 		err = volume_knowledge(e->v, &target);
 	if (err)
 		return err;
 	engine_poke(e);
-	pthread_mutex_lock(&e->lock);
-	while ((err = look_in_sync(e, &target)) && !late && !e->stopping)
-		late = !cond_wait_until(&e->cond, &e->lock, err == -ENOTCONN ? connect_end : end);
-	pthread_mutex_unlock(&e->lock);
+	err = wait_for_peers(e, &target, connect_end, end, tick, ctx);
 	vector_fini(&target);
 	/* what peers have sent is known here by now, but perhaps not all of its bytes have come */
-	while (!err && volume_awaits_contents(e->v) && mono_ns() < end)
+	while (!err && volume_awaits_contents(e->v) && mono_ns() < end) {
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-	return err == -EAGAIN ? -ETIMEDOUT : err;
+		if (tick && !tick(ctx))
+			err = -ECANCELED;
+	}
+	return err;
 }

@@ -25,8 +25,10 @@ uint16_t engine_port(const struct engine *e); /* that it listens on; 0: none */
 /* There may be something to send, or settings of peers changed: look at once. Cheap; never blocks. */
 void engine_poke(struct engine *e);
 /* Commits, then waits until every connected peer has acknowledged all that this replica had then (`twofold sync`). Peers that are not connected
- * (or paused, refused) are not waited for. 0; -ETIMEDOUT; -ENOTCONN: there are peers, but none is connected; what the commit says. */
-int engine_wait_in_sync(struct engine *e, int timeout_ms);
+ * (or paused, refused) are not waited for. tick, where it is not NULL, is called a few times a second, without locks; false gives up. 0; -ETIMEDOUT;
+ * -ECANCELED: tick or the end of the engine; -ENOTCONN: there are peers, but none is connected; what the commit says. */
+typedef bool engine_tick_fn(void *ctx);
+int engine_wait_in_sync(struct engine *e, int timeout_ms, engine_tick_fn *tick, void *ctx);
 /* fsync=peer|all: calls done once, on a thread of the engine, when one peer (FSYNC_PEER) or every one that is not paused (FSYNC_ALL) holds durably all
  * up to the last COMMIT here (0), or the time is over or the engine stops (-ETIMEDOUT). Does not commit and does not wait. done must not call the engine.
  * 0; -ESHUTDOWN: the engine does not run; -ENOMEM: then done is not called. */

@@ -551,14 +551,16 @@ static void test_flow(struct volume *a, struct engine *ea, struct volume *b, str
 		fprintf(stderr, "note: the slowest of 50 changes took %llu ms\n", (unsigned long long)worst);
 	for (uint32_t i = 0; i < 300; i++)
 		change(i % 2 ? a : b, i, 2000);
-	CHECK_EQ(engine_wait_in_sync(ea, 5000), 0);
-	CHECK_EQ(engine_wait_in_sync(eb, 5000), 0);
+	CHECK_EQ(engine_wait_in_sync(ea, 5000, NULL, NULL), 0);
+	CHECK_EQ(engine_wait_in_sync(eb, 5000, NULL, NULL), 0);
 	CHECK_EQ(wait_durable(ea, 5000), 0);
 	CHECK(becomes_same(a, b, 2000));
 	CHECK(becomes(b, PEER_IN_SYNC, 3000));
 	state_of(b, &st);
 	CHECK(st.sent_bytes > 0 && st.received_bytes > 0 && st.connected_ns && !strcmp(st.name, "desk") && !st.last_error[0]);
 }
+
+static bool give_up(void *ctx) { return false; }
 
 static void test_settings(struct volume *a, struct engine *ea, struct volume *b)
 {
@@ -573,7 +575,8 @@ static void test_settings(struct volume *a, struct engine *ea, struct volume *b)
 	change(a, 1, 10);
 	usleep(200000);
 	CHECK(!same(a, b));
-	CHECK_EQ(engine_wait_in_sync(ea, 100), -ENOTCONN);
+	CHECK_EQ(engine_wait_in_sync(ea, 100, NULL, NULL), -ENOTCONN);
+	CHECK_EQ(engine_wait_in_sync(ea, 60000, give_up, NULL), -ECANCELED);
 	CHECK_EQ(wait_durable(ea, 50), -ETIMEDOUT);
 	/* what waits when the peer comes back goes on at once */
 	uint64_t start = now_ms();
@@ -643,7 +646,7 @@ int main(void)
 		usleep(10000);
 	}
 	CHECK(becomes_same(a, b, 5000));
-	CHECK_EQ(engine_wait_in_sync(ea, 5000), 0);
+	CHECK_EQ(engine_wait_in_sync(ea, 5000, NULL, NULL), 0);
 
 	test_settings(a, ea, b);
 	test_removed(a, ea, b);

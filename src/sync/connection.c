@@ -442,6 +442,13 @@ static int wait_ms(const struct connection *c, int more)
 	return due > now ? (int)((due - now) / 1000000 + 1) : 0;
 }
 
+/* Nothing can be written any more. What the peer sent before is still good, megabytes of contents that need not come again. */
+static void take_rest(struct connection *c, uint8_t *space)
+{
+	while (fill(c, space) > 0 && !take_messages(c))
+		;
+}
+
 static int run(struct connection *c, uint8_t *space)
 {
 	int err = start_session(c), more = 0;
@@ -472,6 +479,8 @@ static int run(struct connection *c, uint8_t *space)
 			err = -ECANCELED;
 		}
 	}
+	if (err == -EPIPE || err == -ECONNRESET)
+		take_rest(c, space);
 	return err;
 }
 

@@ -287,7 +287,7 @@ int msg_get_decode(const uint8_t *body, size_t len, struct msg_get *ret)
 	ret->resume_page = read_u64(&r);
 	ret->n_held = read_u16(&r);
 	if (r.bad || ret->n_held > HELD_MAX || !ret->dot.replica || !ret->dot.counter || !(ret->forms & FORM_WHOLE) ||
-		ret->forms > (FORM_WHOLE | FORM_RANGES | FORM_DELTA))
+		ret->forms > (FORM_WHOLE | FORM_RANGES | FORM_DELTA | FORM_RESUME_RANGES))
 		return -EPROTO;
 	for (uint16_t i = 0; i < ret->n_held; i++) {
 		struct held_content *h = &ret->held[i];

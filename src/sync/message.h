@@ -35,6 +35,7 @@ enum message_type {
 	TYPE_NEED = 50, TYPE_PAGES
 };
 #define FEATURE_HEAL UINT64_C(1)
+#define FEATURE_RESUME_RANGES UINT64_C(2)
 enum { BATCH_CATCHING_UP = 1 };
 enum { END_CUT = 1 };
 enum { ACK_LEFT_OUT = 1 };

@@ -111,7 +111,7 @@ int session_learn(struct session *s, const struct vector *k)
 int session_start(struct session *s)
 {
 	struct session_volume *v = &s->c.volume;
-	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .features = FEATURE_HEAL, .replica = s->c.replica, .tag = v->start_tag(v->v)};
+	struct msg_hello m = {.protocol = PROTOCOL_VERSION, .features = FEATURE_HEAL | FEATURE_RESUME_RANGES, .replica = s->c.replica, .tag = v->start_tag(v->v)};
 	struct buf body = {0};
 	int err = v->knowledge(v->v, &m.knowledge);
 

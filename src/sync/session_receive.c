@@ -65,7 +65,9 @@ static int ask(struct session *s, const struct waiting *w)
 	m->node = c->node;
 	m->dot = c->dot;
 	m->forms = w->forms;
-	m->resume_page = c->resume_page;
+	if (c->resume_ranges && s->peer_features & FEATURE_RESUME_RANGES)
+		m->forms |= FORM_RESUME_RANGES;
+	m->resume_page = c->resume_ranges && !(m->forms & FORM_RESUME_RANGES) ? 0 : c->resume_page;
 	m->n_held = (uint16_t)(c->n_held < HELD_MAX ? c->n_held : HELD_MAX);
 	for (uint16_t i = 0; i < m->n_held; i++)
 		m->held[i] = c->held[i];

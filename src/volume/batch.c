@@ -279,12 +279,31 @@ static int want_new(struct batch *b, struct arrival *a)
 	return 0;
 }
 
+/* Ranges that an earlier try has left count on the content that they build on: it comes first, if it is still held. */
+static void resume_ranges(struct want *w)
+{
+	uint64_t page;
+	const struct held_content *base = w->sink ? transfer_sink_resume_ranges(w->sink, &page) : NULL;
+
+	for (uint32_t i = 0; base && i < w->w.n_held; i++) {
+		struct held_content h = w->held[i];
+		if (!id_eq(&h.node, &base->node) || !dot_eq(h.dot, base->dot) || !root_eq(&h.root, &base->root))
+			continue;
+		w->held[i] = w->held[0];
+		w->held[0] = h;
+		w->w.resume_ranges = true;
+		w->w.resume_page = page;
+	}
+}
+
 static int hand_out(struct batch *b, struct want *w, const struct content_want **ret)
 {
 	int e = find_held(b, w);
 
 	if (!e && w->w.length >= RESUME_MIN_BYTES)
 		e = make_sink(b, w);
+	if (!e)
+		resume_ranges(w);
 	if (e)
 		return e;
 	w->state = WANT_OUT;
@@ -439,6 +458,10 @@ int batch_content(struct batch *b, const struct content_want *cw, const uint8_t 
 		return -EPROTO;
 	int e = make_sink(b, w);
 	e = e ? e : transfer_sink_feed(w->sink, chunk, len);
+	if (e < 0 && w->sink) { /* asked again, it is asked from what is left */
+		w->w.resume_page = transfer_sink_resume_page(w->sink);
+		w->w.resume_ranges = false;
+	}
 	if (e <= 0)
 		return e == 0 && last ? -EPROTO : e;
 	if (transfer_sink_form(w->sink) != FORM_RANGES) {

@@ -166,14 +166,17 @@ static int remove_strays(struct volume *v)
 }
 
 /* ---- incoming/ ---- */
-/* The name of what a transfer has left: NODE-REPLICA-COUNTER, see transfer_sink.c. */
+/* The name of what a transfer has left: NODE-REPLICA-COUNTER, see transfer_sink.c, or that with .ranges, see transfer_spool.c. */
 static bool parse_incoming(const char *name, struct id *ret_node, struct dot *ret_dot)
 {
 	unsigned long long replica, counter;
 	char hex[ID_HEX_LEN + 1] = "";
 	int end = 0;
 
-	if (strlen(name) <= ID_HEX_LEN || sscanf(name + ID_HEX_LEN, "-%16llx-%llu%n", &replica, &counter, &end) != 2 || name[ID_HEX_LEN + end])
+	if (strlen(name) <= ID_HEX_LEN || sscanf(name + ID_HEX_LEN, "-%16llx-%llu%n", &replica, &counter, &end) != 2)
+		return false;
+	const char *rest = name + ID_HEX_LEN + end;
+	if (*rest && strcmp(rest, ".ranges"))
 		return false;
 	memcpy(hex, name, ID_HEX_LEN);
 	*ret_dot = (struct dot){replica, counter};

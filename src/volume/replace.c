@@ -200,7 +200,7 @@ static int move_dot(struct txn *t, struct dot d, inum owner)
 static int write_one(struct txn *t, const struct renumber *r)
 {
 	struct volume *v = t->v;
-	struct vnode *n;
+	struct vnode *n = NULL;
 	int e = journal_node_renumber(v->journal, r->old, r->fresh);
 
 	e = e ? e : vnode_get(v, r->fresh, &n);

@@ -68,6 +68,7 @@ struct held_content {
 	struct root root; /* its content root */
 };
 enum content_form { FORM_WHOLE = 1, FORM_RANGES = 2, FORM_DELTA = 4 };
+#define FORM_RESUME_RANGES 8u /* beside the forms allowed: of ranges on held[0] the receiver has those before the resume page; of other forms nothing */
 struct content_source;
 /* Chooses the cheapest allowed form (mask of content_form). has: the receiver's knowledge, NULL where it is not known: contents inside of it may serve as the base of a
  * delta though `held` does not name them; a receiver that lacks that one asks again. 0; -ESTALE: no such content here any more (GONE); -EBADMSG: it is damaged here. */
@@ -89,7 +90,8 @@ struct content_want {
 	struct id node;
 	struct dot dot;
 	uint64_t length;
-	uint64_t resume_page;       /* that many leading pages are here already */
+	uint64_t resume_page;       /* that many leading pages are here already, */
+	bool resume_ranges;         /* or those of ranges on held[0] */
 	struct held_content *held;  /* owned by the batch */
 	uint32_t n_held;
 };

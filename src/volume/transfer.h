@@ -4,10 +4,10 @@
  * length, holes, object id, epoch and root before the first byte arrives, and nothing of it is believed from a chunk.
  *
  * Format 1 (little-endian). The chunks of one answer arrive in order:
- *   chunk   = version u8 (1) | flags u8 (1: first, 2: last) | [header, where first] | item*
+ *   chunk   = version u8 (1) | flags u8 (1: first, 2: last, 4: goes on with ranges; only in the first) | [header, where first] | item*
  *   header  = form u8 | node 16 | replica u64 | counter u64 | object 16 | epoch u32 | length u64 | root 32 |
  *             WHOLE:  first page u64: those before it are there already
- *             RANGES, DELTA: base = node 16 | replica u64 | counter u64 | root 32
+ *             RANGES, DELTA: base = node 16 | replica u64 | counter u64 | root 32 | [first page u64, where it goes on: those before it are there already]
  *   item    = kind u8 | body:
  *     1 pages  first u64 | count u8 (1..64) | nonces | tag 16 * count | sealed page 4096 * count     (WHOLE, RANGES)
  *     2 group  count u8 (1..64) | nonces | BLAKE2b-256 of the count tags                             (DELTA)
@@ -73,10 +73,10 @@ uint64_t transfer_source_saved(const struct transfer_source *s);
 void transfer_source_close(struct transfer_source *s);
 
 /* ---- receiving ---- */
-/* One content that arrives. Used by one thread at a time. WHOLE and DELTA build incoming/NAME, RANGES keeps the sealed pages in an unlinked file until they
- * are written into an object. Nothing that is held is touched before the caller says so. */
+/* One content that arrives. Used by one thread at a time. WHOLE and DELTA build incoming/NAME, RANGES keeps the sealed pages in a file of their own until
+ * they are written into an object. Nothing that is held is touched before the caller says so. */
 struct transfer_sink;
-/* target: the content of the record (copied); must be an object. *ret_resume_page: leading pages that an earlier try has left in incoming/.
+/* target: the content of the record (copied); must be an object. *ret_resume_page: leading pages that an earlier try has left in incoming/; or see resume_ranges.
  * 0, -EINVAL (inline), -ENOMEM, -EIO. */
 int transfer_sink_new(const struct transfer_env *e, const struct transfer_lookup *l, const struct id *node, struct dot dot, const struct content *target,
 		      struct transfer_sink **ret, uint64_t *ret_resume_page);
@@ -86,6 +86,8 @@ int transfer_sink_new(const struct transfer_env *e, const struct transfer_lookup
 int transfer_sink_feed(struct transfer_sink *s, const uint8_t *chunk, size_t len);
 /* Leading pages that need not be asked for; 0 after what had arrived was found wrong. */
 uint64_t transfer_sink_resume_page(const struct transfer_sink *s);
+/* What an earlier try has left of ranges: the content that they build on (borrowed), and the page from which on they are missing. NULL: nothing. */
+const struct held_content *transfer_sink_resume_ranges(const struct transfer_sink *s, uint64_t *ret_page);
 enum content_form transfer_sink_form(const struct transfer_sink *s);
 /* After feed returned 1. WHOLE, DELTA: the complete object, still in incoming/ (object_adopt it); the caller's from now on. NULL for RANGES. */
 struct object *transfer_sink_take_object(struct transfer_sink *s);
@@ -99,6 +101,6 @@ const struct extents *transfer_sink_pages(const struct transfer_sink *s); /* bor
 int transfer_sink_changed(const struct transfer_sink *s, struct extents *ret);
 bool transfer_sink_fits(struct transfer_sink *s, struct object *o); /* Is o the base, or half written already? */
 int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_t mtime_ns);
-/* Closes; what arrived of a WHOLE or DELTA stays in incoming/ for the next try, unless it was found wrong. */
+/* Closes; what arrived stays in incoming/ for the next try, unless it was found wrong or was written (of RANGES: where it is a MiB or more). */
 void transfer_sink_free(struct transfer_sink *s);
 #endif

@@ -4,7 +4,7 @@
 #include "object.h"
 #include "transfer.h"
 
-enum { CHUNK_FIRST = 1, CHUNK_LAST = 2 };
+enum { CHUNK_FIRST = 1, CHUNK_LAST = 2, CHUNK_RESUMED = 4 };
 enum { ITEM_PAGES = 1, ITEM_GROUP = 2, ITEM_BYTES = 3 };
 #define NONCE_LEN 16 /* prefix and counter, as they stand in a tag entry */
 #define PAGE_TAG_LEN (TAG_ENTRY_LEN - NONCE_LEN)

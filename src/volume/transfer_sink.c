@@ -75,6 +75,10 @@ int transfer_sink_new(const struct transfer_env *e, const struct transfer_lookup
 				r = unlinkat(e->dirfd, path, 0) < 0 ? -errno : 0;
 		}
 	}
+	if (r == 0 && !s->resume_pages) {
+		s->sealer = page_sealer_new(e->keys, &s->target.object, s->target.epoch);
+		r = s->sealer ? spool_resume(s) : -ENOMEM;
+	}
 	if (r < 0) {
 		transfer_sink_free(s);
 		return r;
@@ -88,10 +92,6 @@ static void drop_base(struct transfer_sink *s)
 {
 	delta_fini(s);
 	transfer_content_fini(&s->base);
-	if (s->spool.fd >= 0)
-		close(s->spool.fd);
-	extents_fini(&s->spool.pages);
-	s->spool = (struct spool){.fd = -1};
 }
 
 void transfer_sink_free(struct transfer_sink *s)
@@ -99,6 +99,7 @@ void transfer_sink_free(struct transfer_sink *s)
 	if (!s)
 		return;
 	drop_base(s);
+	spool_close(s, !s->written);
 	if (s->object)
 		object_close(s->object);
 	page_sealer_free(s->sealer);
@@ -108,6 +109,15 @@ void transfer_sink_free(struct transfer_sink *s)
 }
 
 uint64_t transfer_sink_resume_page(const struct transfer_sink *s) { return s->resume_pages; }
+
+const struct held_content *transfer_sink_resume_ranges(const struct transfer_sink *s, uint64_t *ret_page)
+{
+	if (s->spool.fd < 0 || s->resume_pages)
+		return NULL;
+	*ret_page = s->spool.next;
+	return &s->spool.base;
+}
+
 enum content_form transfer_sink_form(const struct transfer_sink *s) { return s->form; }
 
 struct object *transfer_sink_take_object(struct transfer_sink *s)
@@ -124,27 +134,9 @@ const struct extents *transfer_sink_pages(const struct transfer_sink *s) { retur
 
 static uint64_t pages_of(const struct content *c) { return c->length / PAGE_LEN + (c->length % PAGE_LEN != 0); }
 
-static bool present(const struct content *c, uint64_t page) { return page < pages_of(c) && !extents_has(&c->holes, page); }
+bool content_has_page(const struct content *c, uint64_t page) { return page < pages_of(c) && !extents_has(&c->holes, page); }
 
 /* ---- first chunk ---- */
-
-static int open_spool(struct transfer_sink *s)
-{
-	int fd = openat(s->e.dirfd, "incoming", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
-		char path[TRANSFER_NAME_MAX + 16];
-		snprintf(path, sizeof path, "incoming/%s.spool", s->name);
-		unlinkat(s->e.dirfd, path, 0);
-		fd = openat(s->e.dirfd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd >= 0)
-			unlinkat(s->e.dirfd, path, 0);
-	}
-	if (fd < 0)
-		return -errno;
-	s->spool.fd = fd;
-	return 0;
-}
 
 static int find_base(struct transfer_sink *s)
 {
@@ -178,7 +170,59 @@ static int check_identity(const struct transfer_sink *s, struct reader *r)
 	return 0;
 }
 
-static int start(struct transfer_sink *s, struct reader *r)
+/* Takes what the page with this entry changes into the root. */
+static int root_change(struct transfer_sink *s, uint64_t page, const uint8_t *entry)
+{
+	uint8_t old[TAG_ENTRY_LEN];
+	struct root term;
+
+	keyring_page_term(s->e.keys, page, entry, &term);
+	root_add(&s->root, &term);
+	if (!content_has_page(&s->base.content, page))
+		return 0;
+	int r = object_read_entries(s->base.object, page, 1, old);
+	if (r < 0)
+		return r;
+	keyring_page_term(s->e.keys, page, old, &term);
+	root_sub(&s->root, &term);
+	return 0;
+}
+
+static int start_ranges(struct transfer_sink *s, bool resumed, struct reader *r)
+{
+	uint8_t entries[TRANSFER_RUN_PAGES * TAG_ENTRY_LEN], *buf;
+	uint64_t first = resumed ? read_u64(r) : 0, at = 0;
+	int e = 0;
+
+	if (r->bad)
+		return -EPROTO;
+	s->root = s->base.content.root;
+	if (!resumed) {
+		spool_close(s, false);
+		return spool_open(s);
+	}
+	if (s->spool.fd < 0 || first != s->spool.next || !id_eq(&s->spool.base.node, &s->base_name.node) || !dot_eq(s->spool.base.dot, s->base_name.dot) ||
+	    !root_eq(&s->spool.base.root, &s->base_name.root))
+		return -ENODATA;
+	if (!(buf = malloc((size_t)TRANSFER_RUN_PAGES * PAGE_LEN)))
+		return -ENOMEM;
+	for (uint32_t i = 0; e == 0 && i < s->spool.pages.n; i++) {
+		struct extent x = s->spool.pages.e[i];
+		for (uint64_t done = 0; e == 0 && done < x.count;) {
+			uint32_t n = x.count - done < TRANSFER_RUN_PAGES ? (uint32_t)(x.count - done) : TRANSFER_RUN_PAGES;
+			e = spool_read(&s->spool, at, n, entries, buf);
+			for (uint32_t k = 0; e == 0 && k < n; k++)
+				e = root_change(s, x.first + done + k, entries + (size_t)k * TAG_ENTRY_LEN);
+			done += n;
+			at += n;
+		}
+	}
+	free(buf);
+	s->next_page = first;
+	return e;
+}
+
+static int start(struct transfer_sink *s, bool resumed, struct reader *r)
 {
 	uint8_t form = read_u8(r);
 	int e = check_identity(s, r);
@@ -190,7 +234,7 @@ static int start(struct transfer_sink *s, struct reader *r)
 	s->next_page = 0;
 	if (e < 0)
 		return e;
-	if (form != FORM_WHOLE && form != FORM_RANGES && form != FORM_DELTA)
+	if ((form != FORM_WHOLE && form != FORM_RANGES && form != FORM_DELTA) || (resumed && form != FORM_RANGES))
 		return -EPROTO;
 	s->form = form;
 	if (!s->sealer)
@@ -201,6 +245,7 @@ static int start(struct transfer_sink *s, struct reader *r)
 		uint64_t first = read_u64(r);
 		if (r->bad || first > s->resume_pages)
 			return -EPROTO;
+		spool_close(s, false);
 		return open_incoming(s);
 	}
 	base_read(r, &s->base_name);
@@ -209,49 +254,28 @@ static int start(struct transfer_sink *s, struct reader *r)
 	e = find_base(s);
 	if (e < 0)
 		return e;
-	if (form == FORM_RANGES) {
-		s->root = s->base.content.root;
-		return open_spool(s);
-	}
+	if (form == FORM_RANGES)
+		return start_ranges(s, resumed, r);
+	spool_close(s, false);
 	e = open_incoming(s);
 	return e < 0 ? e : delta_start(s);
 }
 
 /* ---- pages ---- */
 
-static int spool_pages(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t *entries, const uint8_t *sealed)
+static int range_pages(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t *entries, const uint8_t *sealed)
 {
-	uint8_t old[TRANSFER_RUN_PAGES * TAG_ENTRY_LEN], plain[PAGE_LEN];
-	struct root term;
-	struct iovec iov[2 * TRANSFER_RUN_PAGES];
-	off_t at = (off_t)(s->spool.n * (PAGE_LEN + TAG_ENTRY_LEN));
-	int r;
+	uint8_t plain[PAGE_LEN];
 
 	for (uint32_t i = 0; i < n; i++) {
-		r = page_open(s->sealer, first + i, entries + (size_t)i * TAG_ENTRY_LEN, sealed + (size_t)i * PAGE_LEN, plain);
+		const uint8_t *entry = entries + (size_t)i * TAG_ENTRY_LEN;
+		int r = page_open(s->sealer, first + i, entry, sealed + (size_t)i * PAGE_LEN, plain);
+
+		r = r ? r : root_change(s, first + i, entry);
 		if (r < 0)
 			return r;
-		keyring_page_term(s->e.keys, first + i, entries + (size_t)i * TAG_ENTRY_LEN, &term);
-		root_add(&s->root, &term);
-		if (present(&s->base.content, first + i)) {
-			r = object_read_entries(s->base.object, first + i, 1, old);
-			if (r < 0)
-				return r;
-			keyring_page_term(s->e.keys, first + i, old, &term);
-			root_sub(&s->root, &term);
-		}
-		iov[2 * i] = (struct iovec){(void *)(uintptr_t)(entries + (size_t)i * TAG_ENTRY_LEN), TAG_ENTRY_LEN};
-		iov[2 * i + 1] = (struct iovec){(void *)(uintptr_t)(sealed + (size_t)i * PAGE_LEN), PAGE_LEN};
 	}
-	ssize_t put = pwritev(s->spool.fd, iov, (int)(2 * n), at);
-	if (put < 0)
-		return -errno;
-	if (put != (ssize_t)(n * (PAGE_LEN + TAG_ENTRY_LEN)))
-		return -ENOSPC;
-	r = extents_add(&s->spool.pages, first, n);
-	if (r == 0)
-		s->spool.n += n;
-	return r;
+	return spool_add(s, first, n, entries, sealed);
 }
 
 static int pages_item(struct transfer_sink *s, struct reader *r)
@@ -277,7 +301,7 @@ static int pages_item(struct transfer_sink *s, struct reader *r)
 		memcpy(entries + (size_t)i * TAG_ENTRY_LEN + NONCE_LEN, tags + (size_t)i * PAGE_TAG_LEN, PAGE_TAG_LEN);
 	s->next_page = first + n;
 	if (s->form == FORM_RANGES)
-		return spool_pages(s, first, n, entries, sealed);
+		return range_pages(s, first, n, entries, sealed);
 	return object_write_sealed(s->object, first, n, entries, sealed, 0);
 }
 
@@ -341,16 +365,16 @@ static int end_object(struct transfer_sink *s)
 	return -EBADMSG;
 }
 
-int transfer_sink_feed(struct transfer_sink *s, const uint8_t *chunk, size_t len)
+static int feed(struct transfer_sink *s, const uint8_t *chunk, size_t len)
 {
 	struct reader r = reader_of(chunk, len);
 	uint8_t version = read_u8(&r), flags = read_u8(&r);
 	int e = 0;
 
-	if (r.bad || version != TRANSFER_VERSION || flags & ~(CHUNK_FIRST | CHUNK_LAST))
+	if (r.bad || version != TRANSFER_VERSION || flags & ~(CHUNK_FIRST | CHUNK_LAST | CHUNK_RESUMED) || (flags & CHUNK_RESUMED && !(flags & CHUNK_FIRST)))
 		return -EPROTO;
 	if (flags & CHUNK_FIRST)
-		e = start(s, &r);
+		e = start(s, flags & CHUNK_RESUMED, &r);
 	else if (!s->started)
 		return -EPROTO;
 	s->started = e == 0;
@@ -375,6 +399,16 @@ int transfer_sink_feed(struct transfer_sink *s, const uint8_t *chunk, size_t len
 	}
 	if (e < 0)
 		s->started = false;
+	return e;
+}
+
+int transfer_sink_feed(struct transfer_sink *s, const uint8_t *chunk, size_t len)
+{
+	int e = feed(s, chunk, len);
+
+	/* what does not agree is not gone on with */
+	if (e == -EBADMSG || e == -ENODATA || e == -EPROTO)
+		spool_close(s, false);
 	return e;
 }
 
@@ -415,17 +449,12 @@ int transfer_sink_changed(const struct transfer_sink *s, struct extents *ret)
 static int write_run(struct transfer_sink *s, struct object *o, struct extent x, uint64_t at, uint8_t *buf, int64_t mtime_ns)
 {
 	uint8_t entries[TRANSFER_RUN_PAGES * TAG_ENTRY_LEN];
-	struct iovec iov[2 * TRANSFER_RUN_PAGES];
 
 	for (uint64_t done = 0; done < x.count;) {
 		uint32_t n = x.count - done < TRANSFER_RUN_PAGES ? (uint32_t)(x.count - done) : TRANSFER_RUN_PAGES;
-		for (uint32_t i = 0; i < n; i++) {
-			iov[2 * i] = (struct iovec){entries + (size_t)i * TAG_ENTRY_LEN, TAG_ENTRY_LEN};
-			iov[2 * i + 1] = (struct iovec){buf + (size_t)i * PAGE_LEN, PAGE_LEN};
-		}
-		if (preadv(s->spool.fd, iov, (int)(2 * n), (off_t)((at + done) * (PAGE_LEN + TAG_ENTRY_LEN))) != (ssize_t)(n * (PAGE_LEN + TAG_ENTRY_LEN)))
-			return -EIO;
-		int r = object_write_sealed(o, x.first + done, n, entries, buf, mtime_ns);
+		int r = spool_read(&s->spool, at + done, n, entries, buf);
+		if (r == 0)
+			r = object_write_sealed(o, x.first + done, n, entries, buf, mtime_ns);
 		if (r < 0)
 			return r;
 		done += n;
@@ -475,5 +504,6 @@ int transfer_sink_write_ranges(struct transfer_sink *s, struct object *o, int64_
 		return r;
 	object_map(o, &map, &root);
 	extents_fini(&map.holes);
-	return root_eq(&root, &s->target.root) ? 0 : -EBADMSG;
+	s->written = root_eq(&root, &s->target.root);
+	return s->written ? 0 : -EBADMSG;
 }

@@ -18,11 +18,15 @@ struct group_queue {
 	size_t at;
 };
 
-/* Sealed pages of a RANGES answer in an unlinked file: entry and page, one after the other. */
+#define SPOOL_SUFFIX ".ranges"
+/* Sealed pages of a RANGES answer, see transfer_spool.c. */
 struct spool {
-	int fd;
-	uint64_t n; /* pages */
+	int fd;        /* -1: none */
+	uint64_t n;    /* pages */
+	uint64_t next; /* page after the last */
 	struct extents pages;
+	struct held_content base;
+	bool named; /* it has a name, or cannot have one */
 };
 
 struct transfer_sink {
@@ -36,7 +40,7 @@ struct transfer_sink {
 	struct object *object; /* incoming, WHOLE and DELTA */
 	uint64_t resume_pages;
 	enum content_form form;
-	bool started, complete;
+	bool started, complete, written;
 	uint64_t next_page; /* items ascend */
 	struct held_content base_name;
 	struct transfer_content base;
@@ -54,6 +58,14 @@ struct transfer_sink {
 	int read_error; /* of the base, from inside librsync */
 	bool patched;
 };
+
+/* transfer_spool.c */
+int spool_open(struct transfer_sink *s);   /* an empty one, on base_name */
+int spool_resume(struct transfer_sink *s); /* what an earlier try left, if anything: then spool.fd >= 0. 0, -ENOMEM, -EIO. The sealer must be there. */
+int spool_add(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t *entries, const uint8_t *sealed);
+int spool_read(const struct spool *p, uint64_t at, uint32_t n, uint8_t *ret_entries, uint8_t *ret_sealed); /* at: counted in pages of the spool; n <= 64 */
+void spool_close(struct transfer_sink *s, bool keep); /* keep: for the next try */
+bool content_has_page(const struct content *c, uint64_t page); /* within its length and in no hole */
 
 /* transfer_patch.c */
 int delta_start(struct transfer_sink *s);

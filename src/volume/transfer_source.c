@@ -256,12 +256,20 @@ static int try_near(struct transfer_source *s, const struct transfer_lookup *l, 
 
 static int choose(struct transfer_source *s, const struct transfer_lookup *l, const struct transfer_bases *b, unsigned forms, uint64_t resume_page)
 {
+	bool go_on = forms & FORM_RESUME_RANGES && b->n_held;
+	uint64_t ranges_page = resume_page;
+	if (forms & FORM_RESUME_RANGES)
+		resume_page = 0;
 	/* What is there already beats building it anew, where it is much. */
 	bool delta = forms & FORM_DELTA && resume_page < s->stream.pages / 2;
 	int r = 0;
 
 	if (forms & FORM_RANGES)
 		r = try_ranges(s, l, b->held, b->n_held);
+	if (r == 1 && go_on && id_eq(&s->held.node, &b->held[0].node) && dot_eq(s->held.dot, b->held[0].dot)) {
+		s->next = s->first_page = ranges_page;
+		return 0;
+	}
 	/* Much is to be sent: the next piece of a file that is being written. It may be like another file as well. */
 	if (r == 1 && delta && extents_pages(&s->ranges) >= NEAR_RANGES_MIN) {
 		int near = try_near(s, l, b, s->ranges.e[0].first);
@@ -315,6 +323,8 @@ int transfer_source_open(const struct transfer_env *e, const struct transfer_loo
 	return 0;
 }
 
+static bool goes_on(const struct transfer_source *s) { return s->form == FORM_RANGES && s->first_page; }
+
 static void put_header(struct transfer_source *s, struct buf *out)
 {
 	const struct content *c = &s->c.content;
@@ -331,6 +341,8 @@ static void put_header(struct transfer_source *s, struct buf *out)
 		buf_put_u64(out, s->first_page);
 	else
 		base_put(out, &s->held);
+	if (goes_on(s))
+		buf_put_u64(out, s->first_page);
 }
 
 static int put_pages(struct transfer_source *s, uint64_t first, uint32_t n, struct buf *out)
@@ -533,7 +545,7 @@ int transfer_source_next(struct transfer_source *s, size_t max, struct buf *out)
 	if (s->finished)
 		return -EINVAL;
 	buf_put_u8(out, TRANSFER_VERSION);
-	buf_put_u8(out, s->started ? 0 : CHUNK_FIRST);
+	buf_put_u8(out, s->started ? 0 : goes_on(s) ? CHUNK_FIRST | CHUNK_RESUMED : CHUNK_FIRST);
 	if (!s->started)
 		put_header(s, out);
 	s->started = true;

@@ -1,5 +1,9 @@
 /* Chunks of a content that arrives, fed to the receiver over a real store with a base. Input: form u8, then (length u16, chunk) each; the
- * header of the first chunk is put in here, since nothing gets past a wrong one. Whatever comes: a content is complete only with its root. */
+ * header of the first chunk is put in here, since nothing gets past a wrong one. Form 8: ranges, and the first piece is what an earlier try has left of them in
+ * incoming/, behind its magic number and base. Whatever comes: a content is complete only with its root. */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "data_env.h"
 #include "transfer.h"
 
@@ -128,12 +132,36 @@ static void check_complete(struct transfer_sink *sink, const struct content *c)
 	object_close(o);
 }
 
+/* What transfer_spool.c would have left. */
+static void leave_spool(const uint8_t *records, size_t len)
+{
+	struct buf b = {0};
+	char hex[ID_HEX_LEN + 1], path[128];
+
+	buf_put(&b, "2fRANGE1", 8);
+	buf_put(&b, node.b, ID_LEN);
+	buf_put_u64(&b, base_dot.replica);
+	buf_put_u64(&b, base_dot.counter);
+	buf_put(&b, base.root.b, ROOT_LEN);
+	while (b.len < 128)
+		buf_put_u8(&b, 0);
+	buf_put(&b, records, len);
+	id_hex(&node, hex);
+	snprintf(path, sizeof path, "incoming/%s-%016llx-%llu.ranges", hex, (unsigned long long)target_dot.replica, (unsigned long long)target_dot.counter);
+	int fd = openat(d.dirfd, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	REQUIRE(fd >= 0 && write(fd, b.p, b.len) == (ssize_t)b.len);
+	close(fd);
+	buf_fini(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool ready;
 	struct reader r = reader_of(data, size);
 	uint8_t form = read_u8(&r);
+	bool left = form == FORM_RESUME_RANGES;
+	form = left ? FORM_RANGES : form;
 	int which = form == FORM_RANGES ? 1 : form == FORM_DELTA ? 2 : 0, e = 0;
 
 	if (!ready)
@@ -143,6 +171,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct transfer_lookup l = {.find = find};
 	struct transfer_sink *sink;
 	uint64_t resume;
+	if (left) {
+		size_t len = read_u16(&r);
+		len = len < r.left ? len : r.left;
+		leave_spool(read_bytes(&r, len), len);
+	}
 	REQUIRE(transfer_sink_new(&env, &l, &node, target_dot, &target[which], &sink, &resume) == 0);
 	for (bool first = true; e == 0 && r.left; first = false) {
 		size_t len = read_u16(&r);

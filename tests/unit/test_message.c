@@ -151,7 +151,9 @@ static void test_get(void)
 	CHECK(dot_eq(got.held[1].dot, m.held[1].dot) && root_eq(&got.held[1].root, &m.held[1].root));
 	b.p[32] = FORM_DELTA; /* whole must always be allowed, or there may be no answer */
 	CHECK_EQ(decode(TYPE_GET, b.p, b.len), -EPROTO);
-	b.p[32] = 8 | FORM_WHOLE;
+	b.p[32] = FORM_RESUME_RANGES | FORM_WHOLE;
+	CHECK_EQ(decode(TYPE_GET, b.p, b.len), 0);
+	b.p[32] = 16 | FORM_WHOLE;
 	CHECK_EQ(decode(TYPE_GET, b.p, b.len), -EPROTO);
 	buf_fini(&b);
 }

@@ -1,4 +1,7 @@
 /* Contents on their way from one store to another: all forms, resuming, bases that are not what they are called, damaged chunks, sizes. */
+#include <dirent.h>
+#include <fcntl.h>
+
 #include "data_env.h"
 #include "transfer.h"
 
@@ -460,6 +463,132 @@ static void test_resume(void)
 	side_close(&b);
 }
 
+/* The file that ranges were set aside in, or -1. */
+static int spool_of(struct side *x)
+{
+	int fd = openat(x->d.dirfd, "incoming", O_RDONLY | O_DIRECTORY), found = -1;
+	DIR *d = fdopendir(fd);
+	struct dirent *e;
+
+	REQUIRE(d);
+	while ((e = readdir(d)))
+		if (strstr(e->d_name, ".ranges"))
+			found = openat(fd, e->d_name, O_RDWR);
+	closedir(d);
+	return found;
+}
+
+/* As much of an answer as n chunks; then the connection ends. */
+static void feed_some(struct side *b, struct version_at *v, const struct answer *ans, uint32_t n)
+{
+	struct transfer_env e = env_of(b);
+	struct transfer_lookup l = lookup_of(b);
+	struct transfer_sink *sink;
+	uint64_t resume;
+
+	REQUIRE(transfer_sink_new(&e, &l, &the_node, v->dot, &v->content, &sink, &resume) == 0);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(transfer_sink_feed(sink, ans->chunk[i].p, ans->chunk[i].len), 0);
+	transfer_sink_free(sink);
+}
+
+static uint64_t ranges_left(struct side *b, struct version_at *v, const struct held_content *base, struct transfer_sink **ret)
+{
+	struct transfer_env e = env_of(b);
+	struct transfer_lookup l = lookup_of(b);
+	uint64_t resume, page = 0;
+
+	REQUIRE(transfer_sink_new(&e, &l, &the_node, v->dot, &v->content, ret, &resume) == 0);
+	CHECK_EQ(resume, 0);
+	const struct held_content *h = transfer_sink_resume_ranges(*ret, &page);
+	CHECK(!h == !page);
+	if (h)
+		CHECK(dot_eq(h->dot, base->dot) && root_eq(&h->root, &base->root));
+	return page;
+}
+
+/* Ranges that broke off are gone on with, as far as what was set aside authenticates and builds on the same content. */
+static void test_resume_ranges(void)
+{
+	struct side a, b;
+	static uint8_t data[8 << 20];
+	static struct answer ans;
+	struct transfer_sink *sink;
+
+	side_open(&a, 5);
+	side_open(&b, 6);
+	fill(data, sizeof data, 9);
+	REQUIRE(filedata_new(&a.d.file, NULL, 0, &a.live) == 0);
+	write_all(a.live, 0, data, sizeof data);
+	struct version_at *v1 = commit(&a, a.live, &the_node, 1);
+	transfer(&a, v1, &b, NULL, 0, ALL, FORM_WHOLE);
+	struct held_content h = held_of(v1);
+	fill(data, sizeof data, 10);
+	write_all(a.live, 50 * PAGE_LEN, data, 900 * PAGE_LEN);
+	write_all(a.live, 1500 * PAGE_LEN, data, 700 * PAGE_LEN);
+	struct version_at *v2 = commit(&a, a.live, &the_node, 2);
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL, 0, 1 << 18, &ans), 0);
+	CHECK_EQ(ans.form, FORM_RANGES);
+	size_t all = ans.bytes;
+
+	/* little is not kept */
+	feed_some(&b, v2, &ans, 2);
+	CHECK_EQ(spool_of(&b), -1);
+	CHECK_EQ(ranges_left(&b, v2, &h, &sink), 0);
+	transfer_sink_free(sink);
+
+	/* a flipped bit in what was set aside: the pages before it count */
+	feed_some(&b, v2, &ans, 9);
+	uint64_t page = ranges_left(&b, v2, &h, &sink);
+	CHECK(page > 400 && page < 700);
+	transfer_sink_free(sink);
+	int fd = spool_of(&b);
+	uint8_t byte;
+	REQUIRE(fd >= 0 && pread(fd, &byte, 1, 1200000) == 1);
+	byte ^= 16;
+	REQUIRE(pwrite(fd, &byte, 1, 1200000) == 1);
+	close(fd);
+	page = ranges_left(&b, v2, &h, &sink);
+	CHECK(page > 50 + 200 && page < 50 + 300);
+	transfer_sink_free(sink);
+
+	/* across the gap, then from there; what was there is not sent */
+	answer_fini(&ans);
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL | FORM_RESUME_RANGES, page, 1 << 18, &ans), 0);
+	CHECK_EQ(ans.form, FORM_RANGES);
+	CHECK(ans.bytes < all - (page - 50) * PAGE_LEN + 1000);
+	feed_some(&b, v2, &ans, ans.n - 3);
+	answer_fini(&ans);
+	page = ranges_left(&b, v2, &h, &sink);
+	CHECK(page > 1500);
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL | FORM_RESUME_RANGES, page, 1 << 18, &ans), 0);
+	CHECK(ans.bytes < 3 * (1 << 18) + 70000);
+	/* an answer that goes on from elsewhere does not fit */
+	struct answer other;
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL | FORM_RESUME_RANGES, page - 1, 1 << 18, &other), 0);
+	CHECK_EQ(transfer_sink_feed(sink, other.chunk[0].p, other.chunk[0].len), -ENODATA);
+	CHECK_EQ(spool_of(&b), -1);
+	answer_fini(&other);
+	answer_fini(&ans);
+	/* nor is one that begins anew mixed with what is there */
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL, 0, 1 << 18, &ans), 0);
+	CHECK_EQ(feed_all(sink, &ans), 1);
+	transfer_sink_free(sink); /* complete, but the batch was dropped */
+	page = ranges_left(&b, v2, &h, &sink);
+	CHECK_EQ(page, 2200);
+	answer_fini(&ans);
+	CHECK_EQ(make_answer(&a, &the_node, v2->dot, &h, 1, ALL | FORM_RESUME_RANGES, page, 1 << 18, &ans), 0);
+	CHECK(ans.bytes < 1000);
+	CHECK_EQ(feed_all(sink, &ans), 1);
+	if (!check_failures_)
+		same_content(&a, v2, &b, take(&b, sink, v2));
+	transfer_sink_free(sink);
+	CHECK_EQ(spool_of(&b), -1);
+	answer_fini(&ans);
+	side_close(&a);
+	side_close(&b);
+}
+
 /* A content that changes while it is sent is not mixed; a base that is not what it is called is not built on. */
 static void test_stale(void)
 {
@@ -616,6 +745,7 @@ int main(void)
 	test_forms();
 	test_near();
 	test_resume();
+	test_resume_ranges();
 	test_stale();
 	test_damage();
 	test_sizes();

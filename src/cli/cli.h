@@ -128,6 +128,8 @@ struct query {
 int query_run(struct query *q, int argc, char **argv); /* exit code */
 void put_size(struct buf *out, uint64_t bytes); /* "12.3 MiB" */
 int query_status(struct query *q, int argc, char **argv);
+/* Copies of what is known of each peer, also where nobody serves the store (then none is connected). Owned by the caller. */
+int query_peers(struct query *q, struct peer_status **ret, uint32_t *ret_n);
 int query_peer(struct query *q, int argc, char **argv);
 int query_log(struct query *q, int argc, char **argv);
 int query_deletions(struct query *q, int argc, char **argv);
@@ -136,7 +138,7 @@ int query_invite(struct query *q, int argc, char **argv);
 int query_check(struct query *q, int argc, char **argv);
 int query_scrub(struct query *q, int argc, char **argv);
 struct scrub_status;
-void query_put_scrub(struct query *q, const struct scrub_status *s); /* a line */
+void query_put_scrub(struct buf *out, const struct scrub_status *s); /* a line */
 int query_sync(struct query *q, int argc, char **argv);
 int query_metrics(struct query *q, int argc, char **argv);
 int query_report(struct query *q, int argc, char **argv);

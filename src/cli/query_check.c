@@ -166,11 +166,11 @@ int query_scrub(struct query *q, int argc, char **argv)
 	if (!show)
 		return EXIT_DONE;
 	volume_scrub_status(q->volume, &s);
-	query_put_scrub(q, &s);
+	query_put_scrub(q->out, &s);
 	return s.found > s.healed ? EXIT_STORE : EXIT_DONE;
 }
 
-void query_put_scrub(struct query *q, const struct scrub_status *s)
+void query_put_scrub(struct buf *out, const struct scrub_status *s)
 {
 	char when[32] = "never";
 	time_t ended = (time_t)s->ended_s;
@@ -178,14 +178,14 @@ void query_put_scrub(struct query *q, const struct scrub_status *s)
 
 	if (s->ended_s && gmtime_r(&ended, &tm))
 		strftime(when, sizeof when, "%Y-%m-%d %H:%M:%SZ", &tm);
-	buf_printf(q->out, "  scrub: last %s", when);
+	buf_printf(out, "  scrub: last %s", when);
 	if (s->ended_s)
-		buf_printf(q->out, ", %llu found, %llu healed", (unsigned long long)s->found, (unsigned long long)s->healed);
+		buf_printf(out, ", %llu found, %llu healed", (unsigned long long)s->found, (unsigned long long)s->healed);
 	if (s->running)
-		buf_printf(q->out, "; running, %llu of %llu", (unsigned long long)s->done, (unsigned long long)s->total);
+		buf_printf(out, "; running, %llu of %llu", (unsigned long long)s->done, (unsigned long long)s->total);
 	else if (!s->period_s)
-		buf_printf(q->out, "; off");
-	buf_printf(q->out, "\n");
+		buf_printf(out, "; off");
+	buf_printf(out, "\n");
 }
 
 /* 500K, 20M, 1G, or bytes. */

@@ -105,23 +105,17 @@ static void peer_line(struct metrics *m, const char *name, const struct peer_sta
 {
 	buf_printf(m->out, "%s%s{", name, suffix);
 	put_label(m->out, "peer", p->name);
-	buf_printf(m->out, "} %.17g\n", value);
-}
-
-static uint64_t age_ns(const struct peer_status *p)
-{
-	uint64_t now = env_wall_ns(&env_real);
-	return p->oldest_ns && p->oldest_ns < now ? now - p->oldest_ns : 0;
+	buf_printf(m->out, ",replica=\"%016" PRIx64 "\"} %.17g\n", p->replica, value);
 }
 
 static double value_of(const struct peer_status *p, int which)
 {
 	switch (which) {
 	case 0: return p->state == PEER_IN_SYNC;
-	case 1: return p->connected_ns != 0 && p->state != PEER_DISCONNECTED && p->state != PEER_CONNECTING;
+	case 1: return peer_is_connected(p);
 	case 2: return (double)p->backlog_files;
 	case 3: return (double)p->backlog_bytes;
-	case 4: return (double)age_ns(p) / 1e9;
+	case 4: return (double)peer_age_ns(p, env_wall_ns(&env_real)) / 1e9;
 	case 5: return (double)p->lag_ns / 1e9;
 	case 6: return (double)p->rate_bytes;
 	case 7: return (double)p->sent_bytes;
@@ -159,7 +153,7 @@ static void put_peers(struct metrics *m)
 		for (int s = PEER_DISCONNECTED; s <= PEER_REFUSED; s++) {
 			buf_printf(m->out, "twofold_peer_state{");
 			put_label(m->out, "peer", m->peers[k].name);
-			buf_printf(m->out, ",state=\"%s\"} %d\n", peer_state_name((enum peer_state)s), m->peers[k].state == (enum peer_state)s);
+			buf_printf(m->out, ",replica=\"%016" PRIx64 "\",state=\"%s\"} %d\n", m->peers[k].replica, peer_state_name((enum peer_state)s), m->peers[k].state == (enum peer_state)s);
 		}
 }
 
@@ -179,7 +173,7 @@ int query_metrics(struct query *q, int argc, char **argv)
 {
 	struct metrics m = {.out = q->out, .classic = argc > 2 && !strcmp(argv[2], "--classic")};
 	uint64_t conflicts = 0, damaged = 0;
-	int r = volume_peer_statuses(q->volume, &m.peers, &m.n_peers);
+	int r = query_peers(q, &m.peers, &m.n_peers);
 
 	if (!r)
 		r = volume_conflicts(q->volume, count_conflict, &conflicts);

@@ -55,45 +55,24 @@ int query_invite(struct query *q, int argc, char **argv)
 	return EXIT_DONE;
 }
 
+int query_peers(struct query *q, struct peer_status **ret, uint32_t *ret_n)
+{
+	return q->engine ? volume_peer_statuses(q->volume, ret, ret_n) : peering_statuses(q->volume, ret, ret_n);
+}
+
 static int peer_list(struct query *q)
 {
 	struct peer_status *s;
 	uint32_t n;
-	int r = volume_peer_statuses(q->volume, &s, &n);
+	int r = query_peers(q, &s, &n);
 
 	if (r) {
 		buf_printf(q->err, "twofold: peer list: %s\n", strerror(-r));
 		return EXIT_FAILED;
 	}
-	if (!n && !q->engine) {
-		/* nobody serves the store: its settings are all there is */
-		struct peer_config *p;
-		struct member *m;
-		uint64_t *ids;
-		uint32_t n_peers, n_members;
-		free(s);
-		r = volume_peers(q->volume, &p, &n_peers);
-		if (r)
-			return EXIT_FAILED;
-		r = volume_members(q->volume, &m, &ids, &n_members);
-		if (r) {
-			free(p);
-			return EXIT_FAILED;
-		}
-		for (uint32_t i = 0; i < n_peers; i++) {
-			const char *name = "?";
-			for (uint32_t j = 0; j < n_members; j++)
-				if (ids[j] == p[i].replica)
-					name = m[j].name;
-			buf_printf(q->out, "%s\t%016" PRIx64 "\t%s\t%s\n", name, p[i].replica, p[i].paused ? "paused" : "not served", *p[i].address ? p[i].address : "-");
-		}
-		free(p);
-		free(m);
-		free(ids);
-		return EXIT_DONE;
-	}
 	for (uint32_t i = 0; i < n; i++)
-		buf_printf(q->out, "%s\t%016" PRIx64 "\t%s\t%s%s%s\n", s[i].name, s[i].replica, peer_state_name(s[i].state), *s[i].address ? s[i].address : "-",
+		buf_printf(q->out, "%s\t%016" PRIx64 "\t%s\t%s%s%s\n", s[i].name, s[i].replica,
+			q->engine || s[i].state == PEER_PAUSED ? peer_state_name(s[i].state) : "not served", *s[i].address ? s[i].address : "-",
 			*s[i].last_error ? "\t" : "", s[i].last_error);
 	free(s);
 	return EXIT_DONE;

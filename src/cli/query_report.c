@@ -86,7 +86,7 @@ static enum tone peer_tone(const struct peer_status *p)
 {
 	if (p->state == PEER_REFUSED)
 		return BAD;
-	return p->state == PEER_DISCONNECTED || p->state == PEER_CONNECTING || p->state == PEER_PAUSED ? WARN : GOOD;
+	return peer_is_connected(p) ? GOOD : WARN;
 }
 
 static const char *tone_class(enum tone t) { return t == BAD ? "bad" : t == WARN ? "warn" : "good"; }
@@ -201,8 +201,8 @@ static void put_peer(struct buf *o, const struct peer_status *p, uint64_t now)
 	html_size(o, (double)p->backlog_bytes);
 	term_end(o);
 	term(o, "Oldest change");
-	if (p->oldest_ns && p->oldest_ns < now && p->backlog_parts)
-		html_duration(o, (double)(now - p->oldest_ns) / 1e9);
+	if (peer_age_ns(p, now))
+		html_duration(o, (double)peer_age_ns(p, now) / 1e9);
 	else
 		buf_printf(o, "none");
 	term_end(o);
@@ -374,7 +374,7 @@ static void put_page(struct report *r)
 int query_report(struct query *q, int argc, char **argv)
 {
 	struct report r = {.q = q, .now_ns = env_wall_ns(&env_real)};
-	int e = volume_peer_statuses(q->volume, &r.peers, &r.n_peers);
+	int e = query_peers(q, &r.peers, &r.n_peers);
 
 	e = e ? e : volume_conflicts(q->volume, add_conflict, &r);
 	e = e ? e : volume_damaged(q->volume, add_damaged, &r);

@@ -42,15 +42,14 @@ static void tell_peer(struct each *e, const struct peer_status *p, const char *f
 
 static void each_peer(struct each *e, const struct peer_status *p)
 {
-	uint64_t now = env_wall_ns(&env_real), rate = p->rate_bytes;
-	uint64_t age = p->oldest_ns && p->oldest_ns < now ? now - p->oldest_ns : 0;
+	uint64_t now = env_wall_ns(&env_real), eta = 0;
 	const struct { const char *field; uint64_t value; } numbers[] = {
 		{"backlog-files", p->backlog_files},
 		{"backlog-bytes", p->backlog_bytes},
 		{"backlog-parts", p->backlog_parts},
-		{"oldest-age-ms", age / 1000000},
+		{"oldest-age-ms", peer_age_ns(p, now) / 1000000},
 		{"lag-us", p->lag_ns / 1000},
-		{"rate-bytes-per-s", rate},
+		{"rate-bytes-per-s", p->rate_bytes},
 		{"sent-bytes", p->sent_bytes},
 		{"received-bytes", p->received_bytes},
 		{"saved-bytes", p->saved_bytes},
@@ -64,9 +63,9 @@ static void each_peer(struct each *e, const struct peer_status *p)
 		snprintf(value, sizeof(value), "%llu", (unsigned long long)numbers[i].value);
 		tell_peer(e, p, numbers[i].field, value);
 	}
-	/* Unknown while nothing moves. */
-	snprintf(value, sizeof(value), "%llu", rate ? (unsigned long long)(p->backlog_bytes / rate) : 0ull);
-	tell_peer(e, p, "eta-s", !p->backlog_parts ? "0" : rate ? value : "unknown");
+	bool known = peer_eta_s(p, &eta);
+	snprintf(value, sizeof(value), "%llu", (unsigned long long)eta);
+	tell_peer(e, p, "eta-s", known ? value : "unknown");
 	tell_peer(e, p, "last-error", p->last_error);
 }
 

@@ -49,6 +49,8 @@ int engine_peer_remove(struct engine *e, uint64_t replica);
 int peering_ensure(struct volume *v, uint64_t replica); /* a peering without an address, if there is none */
 int peering_pause(struct volume *v, uint64_t replica, bool paused);
 int peering_remove(struct volume *v, uint64_t replica);
+/* Its peers as a store that nobody serves knows them: disconnected or paused, with what they have not acknowledged. Owned by the caller. */
+int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n);
 /* A peer by its replica name, or by its replica id as 16 hex digits. 0; -ENOENT; -ENOTUNIQ: several of this name. */
 int peering_find(struct volume *v, const char *name, uint64_t *ret_replica);
 #endif

@@ -48,6 +48,48 @@ static bool is_peer(const struct peer_config *p, uint32_t n, uint64_t replica)
 	return false;
 }
 
+static void absent_status(struct volume *v, const struct peer_config *p, struct peer_status *ret)
+{
+	struct vector has = {0};
+	struct backlog b = {0};
+
+	*ret = (struct peer_status){.replica = p->replica, .state = p->paused ? PEER_PAUSED : PEER_DISCONNECTED};
+	memcpy(ret->address, p->address, sizeof ret->address);
+	strcpy(ret->name, "?");
+	if (!volume_peer_knowledge(v, p->replica, &has) && !volume_backlog(v, &has, &b)) {
+		ret->backlog_parts = b.parts;
+		ret->backlog_files = b.files;
+		ret->backlog_bytes = b.bytes;
+		ret->oldest_ns = b.oldest_ns;
+	}
+	vector_fini(&has);
+}
+
+int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n)
+{
+	CLEANUP_FREE struct peer_config *peers = NULL;
+	CLEANUP_FREE struct member *members = NULL;
+	CLEANUP_FREE uint64_t *replicas = NULL;
+	uint32_t n = 0, n_member = 0;
+	int err = volume_peers(v, &peers, &n);
+
+	err = err ? err : volume_members(v, &members, &replicas, &n_member);
+	if (err)
+		return err;
+	struct peer_status *s = calloc(n + 1, sizeof *s);
+	if (!s)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		absent_status(v, &peers[i], &s[i]);
+		for (uint32_t j = 0; j < n_member; j++)
+			if (replicas[j] == peers[i].replica)
+				snprintf(s[i].name, sizeof s[i].name, "%s", members[j].name);
+	}
+	*ret = s;
+	*ret_n = n;
+	return 0;
+}
+
 int peering_ensure(struct volume *v, uint64_t replica)
 {
 	CLEANUP_FREE struct peer_config *peers = NULL;

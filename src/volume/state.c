@@ -14,6 +14,24 @@ const char *peer_state_name(enum peer_state s)
 	return (unsigned)s < sizeof name / sizeof name[0] ? name[s] : "unknown";
 }
 
+bool peer_is_connected(const struct peer_status *s)
+{
+	return s->state == PEER_IN_SYNC || s->state == PEER_SENDING || s->state == PEER_RECEIVING || s->state == PEER_CATCHING_UP;
+}
+
+uint64_t peer_age_ns(const struct peer_status *s, uint64_t now_wall_ns)
+{
+	return s->backlog_parts && s->oldest_ns && s->oldest_ns < now_wall_ns ? now_wall_ns - s->oldest_ns : 0;
+}
+
+bool peer_eta_s(const struct peer_status *s, uint64_t *ret)
+{
+	if (s->backlog_parts && (!s->rate_bytes || !peer_is_connected(s)))
+		return false;
+	*ret = s->backlog_parts ? s->backlog_bytes / s->rate_bytes + 1 : 0;
+	return true;
+}
+
 static struct peer_status *find_status(struct volume *v, uint64_t replica)
 {
 	for (uint32_t i = 0; i < v->n_statuses; i++)

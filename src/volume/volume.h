@@ -172,6 +172,11 @@ struct peer_status {
 	char last_error[200];
 };
 const char *peer_state_name(enum peer_state s);
+bool peer_is_connected(const struct peer_status *s);
+/* Age of the oldest change that it lacks, at this time of the wall clock; 0: it lacks nothing. */
+uint64_t peer_age_ns(const struct peer_status *s, uint64_t now_wall_ns);
+/* Seconds until it has all, at the rate of the last seconds. False: that cannot be told, as nothing moves. */
+bool peer_eta_s(const struct peer_status *s, uint64_t *ret);
 void volume_set_peer_status(struct volume *v, const struct peer_status *s);
 void volume_drop_peer_status(struct volume *v, uint64_t replica);
 /* Copies of all, malloc'ed array. */

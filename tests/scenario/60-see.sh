@@ -16,8 +16,6 @@ equal "state" "$(getfattr --only-values -n user.twofold.state "$W/a/f" 2> /dev/n
 equal "lacking" "$(getfattr --only-values -n user.twofold.lacking "$W/a/f" 2> /dev/null)" b
 equal "state" "$(getfattr --only-values -n user.twofold.state "$W/a/f" 2> /dev/null)" "pending: b"
 code 1 "$TWOFOLD" status "$W/a"
-timeout 1 "$TWOFOLD" status "$W/a" --watch > "$W/watch"; grep -q "\[[#.]\{30\}\]" "$W/watch" || fail "no bar in --watch"
-[ "$(sed "s,^.*2J,," "$W/watch" | grep -v "replica a of" | wc -L)" -le 80 ] || fail "wider than 80 columns"
 "$TWOFOLD" peer resume "$W/a" b; insync a b
 check "sync" setfattr -n user.twofold.sync "$W/a"
 check "reset" setfattr -n user.twofold.reset "$W/a"

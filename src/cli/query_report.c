@@ -1,5 +1,5 @@
 /* report: the health of one replica as a single HTML page: no script, nothing from elsewhere, light and dark, for a phone as well as a desktop. Pictures are
- * inline SVG (report_chart.c); their labels are HTML, so that they stay readable at every width. */
+ * inline SVG (report_chart.c); report_health.c says what is wrong; labels are HTML, so that they stay readable at every width. */
 #include "report.h"
 
 #include <errno.h>
@@ -21,14 +21,14 @@ static const char style[] =
 	"h2{font-size:18px;margin:0 0 4px}h2+p{margin:0 0 14px;color:var(--soft);font-size:14px}"
 	".health{display:flex;gap:16px;align-items:flex-start;margin:22px 0 16px;padding:20px;border-radius:14px;background:var(--card);"
 	"border:1px solid var(--line);border-left:6px solid var(--tone)}.health svg{flex:none;width:40px;height:40px}.health b{font-size:21px;line-height:1.3;color:var(--tone)}"
-	".health ul{margin:6px 0 0;padding-left:18px}.good{--tone:var(--good)}.warn{--tone:var(--warn)}.bad{--tone:var(--bad)}"
-	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin-bottom:16px}"
+	".health ul{margin:6px 0 0;padding-left:18px}.health li{margin:4px 0}.health small{display:block;color:var(--soft);font-size:14px}code{font-size:.92em;background:var(--line);border-radius:5px;padding:0 4px}.good{--tone:var(--good)}.warn{--tone:var(--warn)}.bad{--tone:var(--bad)}"
+	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:12px;margin-bottom:16px}"
 	".tile,.card{background:var(--card);border:1px solid var(--line);border-radius:14px}.tile{padding:14px 16px}.tile span{display:block;color:var(--soft);font-size:13px}"
-	".tile b{display:block;font-size:25px;line-height:1.3;font-variant-numeric:tabular-nums}.tile b.tone{color:var(--tone)}"
+	".tile b{display:block;font-size:23px;line-height:1.3;font-variant-numeric:tabular-nums}.tile b.tone{color:var(--tone)}"
 	".card{padding:20px;margin-bottom:16px;min-width:0}.two{display:grid;grid-template-columns:1fr;gap:0 16px}@media(min-width:860px){.two{grid-template-columns:1fr 1fr}}"
-	".peer{padding:14px 0;border-top:1px solid var(--line)}.peer:first-of-type{border-top:0;padding-top:4px}.peer h3{font-size:16px;margin:0 0 6px;display:flex;flex-wrap:wrap;gap:6px 10px;align-items:center}"
+	"@media(min-width:860px){.peer dl{grid-template-columns:repeat(5,1fr)}}.peer{padding:14px 0;border-top:1px solid var(--line)}.peer:first-of-type{border-top:0;padding-top:4px}.peer h3{font-size:16px;margin:0 0 6px;display:flex;flex-wrap:wrap;gap:6px 10px;align-items:center}"
 	".pill{font-size:13px;font-weight:600;color:var(--tone);border:1px solid var(--tone);border-radius:99px;padding:0 10px}"
-	"dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:10px 16px;margin:0}dt{color:var(--soft);font-size:13px}dd{margin:0;font-variant-numeric:tabular-nums}"
+	"dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));gap:10px 16px;margin:0}dt{color:var(--soft);font-size:13px}dd{margin:0;font-variant-numeric:tabular-nums}"
 	"dl.wide{grid-template-columns:repeat(auto-fill,minmax(260px,1fr))}.error{color:var(--bad);margin:8px 0 0}"
 	".plot{display:grid;grid-template-columns:auto minmax(0,1fr);gap:0 10px;font-size:12px;color:var(--soft);font-variant-numeric:tabular-nums}"
 	".plot .y{display:flex;flex-direction:column;justify-content:space-between;text-align:right;line-height:1;min-width:52px}"
@@ -37,7 +37,7 @@ static const char style[] =
 	".legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:12px 0 0;padding:0;list-style:none;font-size:14px}.legend i{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:7px;vertical-align:middle}"
 	".lat{display:grid;grid-template-columns:minmax(86px,auto) minmax(0,1fr) auto;gap:8px 12px;align-items:center;font-size:14px;font-variant-numeric:tabular-nums}"
 	".lat svg{display:block;width:100%;height:16px}.lat .n{text-align:right;line-height:1.25}.lat small{display:block;color:var(--soft);font-size:12px}.lat .axis{color:var(--soft);font-size:12px;display:flex;justify-content:space-between}"
-	".track{fill:var(--line);opacity:.55}.split{display:block;width:100%;height:18px;border-radius:9px}ol.files{margin:0;padding-left:22px}ol.files li{margin:4px 0}.files small{color:var(--soft)}.none{color:var(--soft);margin:0}"
+	".track{fill:var(--line);opacity:.55}.lat .split{height:14px;border-radius:7px}.peer:last-child{padding-bottom:0}ol.files{margin:0;padding-left:22px}ol.files li{margin:4px 0}.files small{color:var(--soft)}.none{color:var(--soft);margin:0}"
 	"footer{color:var(--soft);font-size:13px}@media(max-width:480px){.lat .axis span:nth-child(2),.lat .axis span:nth-child(3){display:none}.tiles{grid-template-columns:1fr 1fr}.card{padding:16px}.health{padding:16px;gap:12px}h1{font-size:24px}.health svg{width:30px;height:30px}}"
 	"@media print{body{background:#fff}.card,.tile,.health{break-inside:avoid}}";
 
@@ -82,105 +82,6 @@ void html_duration(struct buf *out, double s)
 		buf_printf(out, "%.0f&nbsp;days", s / 86400);
 }
 
-static enum tone peer_tone(const struct peer_status *p)
-{
-	if (p->state == PEER_REFUSED)
-		return BAD;
-	return peer_is_connected(p) ? GOOD : WARN;
-}
-
-static const char *tone_class(enum tone t) { return t == BAD ? "bad" : t == WARN ? "warn" : "good"; }
-
-static void say(struct report *r, enum tone t, const char *before, const char *name, const char *after)
-{
-	r->tone = t > r->tone ? t : r->tone;
-	buf_printf(&r->findings, "<li>%s", before);
-	html_put(&r->findings, name);
-	buf_printf(&r->findings, "%s</li>", after);
-}
-
-static void say_number(struct report *r, enum tone t, uint64_t n, const char *one, const char *many)
-{
-	char before[160];
-
-	if (!n)
-		return;
-	snprintf(before, sizeof before, "%" PRIu64 " %s", n, n == 1 ? one : many);
-	say(r, t, before, "", "");
-}
-
-static void judge(struct report *r)
-{
-	struct volume *v = r->q->volume;
-
-	if (!r->q->engine)
-		say(r, WARN, "Nobody serves this store now: nothing is replicated.", "", "");
-	if (volume_is_read_only(v))
-		say(r, WARN, "The store is read-only.", "", "");
-	say_number(r, BAD, r->n_damaged, "file is damaged.", "files are damaged.");
-	say_number(r, WARN, volume_held(v), "deletion of a peer is held: <code>twofold deletions</code>.", "deletions of peers are held: <code>twofold deletions</code>.");
-	say_number(r, WARN, r->n_conflicts, "conflict waits for somebody to choose.", "conflicts wait for somebody to choose.");
-	for (uint32_t i = 0; i < r->n_peers; i++) {
-		const struct peer_status *p = &r->peers[i];
-		char after[64];
-		if (peer_tone(p) == GOOD)
-			continue;
-		snprintf(after, sizeof after, " is %s.", peer_state_name(p->state));
-		say(r, peer_tone(p), "Peer ", p->name, after);
-	}
-	if (!r->n_peers)
-		say(r, WARN, "There is no peer: this is the only replica.", "", "");
-}
-
-static void put_health(struct report *r)
-{
-	static const char *const mark[] = {"M11 21l6 6 12-14", "M20 11v12M20 28v1", "M13 13l14 14M27 13l-14 14"};
-	static const char *const words[] = {"All is well", "Needs a look", "Needs help"};
-	struct buf *o = r->q->out;
-
-	buf_printf(o, "<section class=\"health %s\"><svg viewBox=\"0 0 40 40\" aria-hidden=\"true\"><circle cx=\"20\" cy=\"20\" r=\"18\" fill=\"none\" stroke=\"var(--tone)\" stroke-width=\"3\"/>"
-		"<path d=\"%s\" fill=\"none\" stroke=\"var(--tone)\" stroke-width=\"3.5\" stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg><div><b>%s</b>",
-		tone_class(r->tone), mark[r->tone], words[r->tone]);
-	if (r->findings.len) {
-		buf_printf(o, "<ul>");
-		buf_put(o, r->findings.p, r->findings.len);
-		buf_printf(o, "</ul>");
-	} else
-		buf_printf(o, "<div>Every peer is connected, nothing is damaged, nothing is in conflict.</div>");
-	buf_printf(o, "</div></section>\n");
-}
-
-static void tile(struct buf *o, const char *what, enum tone t) { buf_printf(o, "<div class=\"tile %s\"><span>%s</span><b%s>", tone_class(t), what, t == GOOD ? "" : " class=\"tone\""); }
-
-static void put_tiles(struct report *r)
-{
-	struct buf *o = r->q->out;
-	uint64_t in_sync = 0, bytes = 0, saved = 0, lag = 0;
-
-	for (uint32_t i = 0; i < r->n_peers; i++) {
-		in_sync += r->peers[i].state == PEER_IN_SYNC;
-		bytes += r->peers[i].backlog_bytes;
-		saved += r->peers[i].saved_bytes;
-		lag = r->peers[i].lag_ns > lag ? r->peers[i].lag_ns : lag;
-	}
-	buf_printf(o, "<div class=\"tiles\">");
-	tile(o, "Peers in sync", r->n_peers && in_sync == r->n_peers ? GOOD : WARN);
-	buf_printf(o, "%" PRIu64 " of %" PRIu32 "</b></div>", in_sync, r->n_peers);
-	tile(o, "Backlog", GOOD);
-	html_size(o, (double)bytes);
-	buf_printf(o, "</b></div>");
-	tile(o, "Longest lag", GOOD);
-	html_duration(o, (double)lag / 1e9);
-	buf_printf(o, "</b></div>");
-	tile(o, "Saved by deltas", GOOD);
-	html_size(o, (double)saved);
-	buf_printf(o, "</b></div>");
-	tile(o, "Conflicts", r->n_conflicts ? WARN : GOOD);
-	buf_printf(o, "%" PRIu32 "</b></div>", r->n_conflicts);
-	tile(o, "Damaged files", r->n_damaged ? BAD : GOOD);
-	buf_printf(o, "%" PRIu32 "</b></div></div>\n", r->n_damaged);
-}
-
 static void term(struct buf *o, const char *what) { buf_printf(o, "<div><dt>%s</dt><dd>", what); }
 static void term_end(struct buf *o) { buf_printf(o, "</dd></div>"); }
 
@@ -193,11 +94,13 @@ static void term_size(struct buf *o, const char *what, uint64_t n)
 
 static void put_peer(struct buf *o, const struct peer_status *p, uint64_t now)
 {
-	buf_printf(o, "<div class=\"peer %s\"><h3>", tone_class(peer_tone(p)));
+	uint64_t eta;
+
+	buf_printf(o, "<div class=\"peer %s\"><h3>", report_tone_class(report_peer_tone(p)));
 	html_put(o, p->name);
 	buf_printf(o, "<span class=\"pill\">%s</span></h3><dl>", peer_state_name(p->state));
 	term(o, "Backlog");
-	buf_printf(o, "%" PRIu64 " files, ", p->backlog_files);
+	buf_printf(o, "%" PRIu64 " file%s, ", p->backlog_files, p->backlog_files == 1 ? "" : "s");
 	html_size(o, (double)p->backlog_bytes);
 	term_end(o);
 	term(o, "Oldest change");
@@ -212,6 +115,18 @@ static void put_peer(struct buf *o, const struct peer_status *p, uint64_t now)
 	term(o, "Rate");
 	html_size(o, (double)p->rate_bytes);
 	buf_printf(o, "/s");
+	term_end(o);
+	term(o, "Time left");
+	if (peer_eta_s(p, &eta))
+		html_duration(o, (double)eta);
+	else
+		buf_printf(o, "unknown");
+	term_end(o);
+	term(o, "Connected for");
+	if (peer_is_connected(p) && p->connected_ns < now)
+		html_duration(o, (double)(now - p->connected_ns) / 1e9);
+	else
+		buf_printf(o, "not now");
 	term_end(o);
 	term_size(o, "Sent", p->sent_bytes);
 	term_size(o, "Received", p->received_bytes);
@@ -240,25 +155,35 @@ static void put_peers(struct report *r)
 	buf_printf(o, "</section>\n");
 }
 
+static void put_saving(struct buf *o, const char *name, uint64_t sent, uint64_t saved)
+{
+	double all = (double)(sent + saved), part = all > 0 ? (double)sent / all * 100 : 0;
+
+	buf_printf(o, "<span>");
+	html_put(o, name);
+	buf_printf(o, "</span><svg class=\"split\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%.0f percent sent\"><rect width=\"100\" height=\"10\" class=\"track\"/>"
+		"<rect width=\"%.2f\" height=\"10\" fill=\"var(--c0)\"/><rect x=\"%.2f\" width=\"%.2f\" height=\"10\" fill=\"var(--c2)\"/></svg><span class=\"n\">",
+		part, part, part, all > 0 ? 100 - part : 0);
+	html_size(o, (double)saved);
+	buf_printf(o, "<small>%.0f&nbsp;%% of ", all > 0 ? 100 - part : 0);
+	html_size(o, all);
+	buf_printf(o, "</small></span>");
+}
+
 static void put_savings(struct report *r)
 {
 	struct buf *o = r->q->out;
 	uint64_t sent = 0, saved = 0;
 
+	buf_printf(o, "<section class=\"card\" id=\"savings\"><h2>Delta savings</h2><p>What was sent, and what needed not be because the peer had it already.</p><div class=\"lat\">");
 	for (uint32_t i = 0; i < r->n_peers; i++) {
+		put_saving(o, r->peers[i].name, r->peers[i].sent_bytes, r->peers[i].saved_bytes);
 		sent += r->peers[i].sent_bytes;
 		saved += r->peers[i].saved_bytes;
 	}
-	double all = (double)(sent + saved), part = all > 0 ? (double)sent / all * 100 : 0;
-	buf_printf(o, "<section class=\"card\" id=\"savings\"><h2>Delta savings</h2><p>What was sent, and what needed not be because the peer had it already.</p>");
-	buf_printf(o, "<svg class=\"split\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%.0f percent sent\"><rect width=\"100\" height=\"10\" class=\"track\"/>"
-		"<rect width=\"%.2f\" height=\"10\" fill=\"var(--c0)\"/><rect x=\"%.2f\" width=\"%.2f\" height=\"10\" fill=\"var(--c2)\"/></svg>",
-		part, part, part, all > 0 ? 100 - part : 0);
-	buf_printf(o, "<ul class=\"legend\"><li><i style=\"background:var(--c0)\"></i>sent ");
-	html_size(o, (double)sent);
-	buf_printf(o, "</li><li><i style=\"background:var(--c2)\"></i>saved ");
-	html_size(o, (double)saved);
-	buf_printf(o, all > 0 ? " (%.0f&nbsp;%%)</li></ul></section>\n" : "</li></ul></section>\n", 100 - part);
+	if (r->n_peers != 1)
+		put_saving(o, "together", sent, saved);
+	buf_printf(o, "</div><ul class=\"legend\"><li><i style=\"background:var(--c0)\"></i>sent</li><li><i style=\"background:var(--c2)\"></i>saved</li></ul></section>\n");
 }
 
 static bool add_conflict(void *ctx, const char *shown, const char *of, struct stamp s, const char *replica)
@@ -327,6 +252,14 @@ static void put_configuration(struct report *r)
 	term(o, "Writable");
 	buf_printf(o, volume_is_read_only(r->q->volume) ? "no" : "yes");
 	term_end(o);
+	term(o, "Disk of the store");
+	if (r->disk_known) {
+		html_size(o, r->disk_free);
+		buf_printf(o, " free of ");
+		html_size(o, r->disk_size);
+	} else
+		buf_printf(o, "unknown");
+	term_end(o);
 	term(o, "Listening on port");
 	if (r->q->engine && engine_port(r->q->engine))
 		buf_printf(o, "%u", (unsigned)engine_port(r->q->engine));
@@ -353,8 +286,8 @@ static void put_page(struct report *r)
 	buf_printf(o, "</title><style>%s</style></head><body><main><header><h1>Replica ", style);
 	html_put(o, h->name);
 	buf_printf(o, "</h1><p>%s</p></header>\n", when);
-	put_health(r);
-	put_tiles(r);
+	report_put_health(r);
+	report_put_tiles(r);
 	put_peers(r);
 	buf_printf(o, "<div class=\"two\">");
 	report_history(r);
@@ -380,7 +313,7 @@ int query_report(struct query *q, int argc, char **argv)
 	e = e ? e : volume_damaged(q->volume, add_damaged, &r);
 	e = e ? e : report_collect(&r);
 	if (!e) {
-		judge(&r);
+		report_judge(&r);
 		put_page(&r);
 		e = q->out->err;
 	}

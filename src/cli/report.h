@@ -13,12 +13,21 @@ struct report {
 	struct buf findings, conflicts, damaged; /* list items */
 	struct sample *samples;                  /* in order of time; the last ones are of now */
 	size_t n_samples;
-	enum tone tone;
+	enum tone tone, disk_tone;
+	bool disk_known;
+	double disk_free, disk_size; /* bytes, of the store's filesystem */
 };
 
 void html_put(struct buf *out, const char *s);      /* escaped */
 void html_size(struct buf *out, double bytes);
 void html_duration(struct buf *out, double seconds);
+
+/* report_health.c */
+enum tone report_peer_tone(const struct peer_status *p);
+const char *report_tone_class(enum tone t);
+void report_judge(struct report *r);                 /* fills findings, tone, disk_* */
+void report_put_health(struct report *r);
+void report_put_tiles(struct report *r);
 
 /* report_chart.c */
 int report_collect(struct report *r);                /* fills samples; 0, -ENOMEM */

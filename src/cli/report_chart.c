@@ -178,10 +178,10 @@ static void put_timer(struct buf *o, const char *name, const struct stat_summary
 {
 	double a = place(x->p50_ns), b = place(x->p99_ns), m = place(x->max_ns);
 
-	buf_printf(o, "<span>%s<small>%" PRIu64 "&#215;</small></span><svg viewBox=\"0 0 100 16\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\">"
+	buf_printf(o, "<span>%s<small>%" PRIu64 "&#215;</small></span><svg viewBox=\"0 0 100 16\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\"><title>%" PRIu64 " times: median %.1f µs, p99 %.1f µs, longest %.1f µs</title>"
 		"<rect class=\"track\" y=\"6\" width=\"100\" height=\"4\"/><rect x=\"%.2f\" y=\"3\" width=\"%.2f\" height=\"10\" fill=\"var(--c0)\"/>"
 		"<rect x=\"%.2f\" width=\"0.8\" height=\"16\" fill=\"var(--c1)\"/></svg><span class=\"n\">",
-		name, x->count, name, a, fmax(b - a, 0.8), fmin(m, 99.2));
+		name, x->count, name, x->count, (double)x->p50_ns / 1e3, (double)x->p99_ns / 1e3, (double)x->max_ns / 1e3, a, fmax(b - a, 0.8), fmin(m, 99.2));
 	html_duration(o, (double)x->p50_ns / 1e9);
 	buf_printf(o, "<small>p99 ");
 	html_duration(o, (double)x->p99_ns / 1e9);

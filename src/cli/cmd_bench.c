@@ -67,12 +67,12 @@ static int parse_count(const char *option, const char *text, unsigned max, unsig
 	return 0;
 }
 
-static int parse_scale(const char *text, double *ret)
+static int parse_number(const char *option, const char *text, double min, double max, double *ret)
 {
 	char *end;
 
 	*ret = strtod(text, &end);
-	return end == text || *end || !(*ret >= 0.0005) || *ret > 20 ? usage_error("--scale %s: 0.0005 to 20", text) : 0;
+	return end == text || *end || !(*ret >= min) || *ret > max ? usage_error("--%s %s: %g to %g", option, text, min, max) : 0;
 }
 
 static int parse_cipher(const char *text, const char **ret)
@@ -105,8 +105,8 @@ static int parse(int argc, char **argv, struct bench_options *o)
 		case 'd': o->dir = optarg; break;
 		case 's': r = parse_size(optarg, &o->size_bytes); break;
 		case 'p': r = parse_count("passes", optarg, BENCH_PASSES_MAX, &o->passes); break;
-		case 't': r = parse_count("seconds", optarg, 3600, &o->seconds); break;
-		case 'x': r = parse_scale(optarg, &o->scale); break;
+		case 't': r = parse_number("seconds", optarg, 0.1, 3600, &o->seconds); break;
+		case 'x': r = parse_number("scale", optarg, 0.0005, 20, &o->scale); break;
 		case 'c': r = parse_cipher(optarg, &o->cipher); break;
 		case 'e': r = parse_engine(optarg, &o->engine); break;
 		case 'C': o->cached = true; break;

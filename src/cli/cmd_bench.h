@@ -32,8 +32,8 @@ struct bench_options {
 	const char *engine; /* "fio", "builtin" or NULL: fio where it is installed */
 	bool json, cached;
 	uint64_t size_bytes;
-	unsigned passes, seconds;
-	double scale;
+	unsigned passes;
+	double seconds, scale;
 };
 
 /* ---- results ---- */
@@ -121,7 +121,8 @@ struct bench_job {
 	const char *path;
 	uint64_t size_bytes;
 	unsigned block_bytes, depth, threads; /* depth: requests under way in each thread */
-	unsigned write_percent, seconds;
+	unsigned write_percent;
+	double seconds;
 	bool random, direct;
 };
 struct bench_io {

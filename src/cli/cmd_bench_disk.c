@@ -166,7 +166,7 @@ static int measure_all(struct run *run)
 		for (unsigned t = 0; t < tests; t++)
 			for (unsigned i = 0; i < BENCH_SIDES; i++) {
 				enum bench_side side = (enum bench_side)((p + i) % BENCH_SIDES);
-				progress_show("pass %u of %u, %s: %s; %s", p + 1, run->o->passes, bench_side_name(side), run->tests[t].name,
+				progress_show("pass %u of %u, %s: %s%s", p + 1, run->o->passes, bench_side_name(side), run->tests[t].name,
 					progress_left(start, (double)done / all, left));
 				if (!r)
 					r = atomic_load(&bench_stop) ? -EINTR : measure(run, &run->tests[t], side);

@@ -81,7 +81,7 @@ int bench_job_fio(const struct bench_job *j, struct bench_io *ret)
 	/* without an asynchronous engine, as many threads as requests are to be under way */
 	snprintf(depth, sizeof depth, "--iodepth=%u", j->direct ? j->depth : 1);
 	snprintf(jobs, sizeof jobs, "--numjobs=%u", j->direct ? j->threads : j->threads * j->depth);
-	snprintf(runtime, sizeof runtime, "--runtime=%u", j->seconds);
+	snprintf(runtime, sizeof runtime, "--runtime=%.0fms", j->seconds * 1000);
 	*ret = (struct bench_io){0};
 	r = bench_run(&(struct bench_child){.argv = argv, .out = &out, .err = &err});
 	buf_put_u8(&out, 0);

@@ -163,7 +163,7 @@ int bench_job_builtin(const struct bench_job *j, struct bench_io *ret)
 	l->job = j;
 	l->fd = fd;
 	l->seed = start;
-	l->end_ns = start + j->seconds * 1000000000ull;
+	l->end_ns = start + (uint64_t)(j->seconds * 1e9);
 	int r = run_threads(l, threads);
 	double took = (double)(bench_now_ns() - start) / 1e9;
 	if (atomic_load(&bench_stop))

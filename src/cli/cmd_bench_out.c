@@ -157,7 +157,7 @@ static void put_head(struct buf *out, const struct bench_result *r, const struct
 	bench_machine(o->dir, machine, sizeof machine);
 	buf_printf(out, "twofold bench %s: %s\n%s\n", r->test, r->what, machine);
 	if (*r->engine)
-		buf_printf(out, "%s, %s, file of %.4g GiB, %u pass%s of %u s\n", r->engine, r->direct ? "direct I/O" : "through the page cache",
+		buf_printf(out, "%s, %s, file of %.4g GiB, %u pass%s of %g s\n", r->engine, r->direct ? "direct I/O" : "through the page cache",
 			(double)o->size_bytes / (1 << 30), o->passes, o->passes == 1 ? "" : "es", o->seconds);
 	else
 		buf_printf(out, "scale %.4g, %u time%s each\n", o->scale, o->passes, o->passes == 1 ? "" : "s");
@@ -232,7 +232,7 @@ void bench_put_json(struct buf *out, const struct bench_result *r, const struct 
 	if (*r->engine) {
 		buf_printf(out, ",\"engine\":");
 		json_put_string(out, r->engine);
-		buf_printf(out, ",\"direct\":%s,\"size_bytes\":%llu,\"seconds\":%u", r->direct ? "true" : "false", (unsigned long long)o->size_bytes, o->seconds);
+		buf_printf(out, ",\"direct\":%s,\"size_bytes\":%llu,\"seconds\":%g", r->direct ? "true" : "false", (unsigned long long)o->size_bytes, o->seconds);
 	} else
 		buf_printf(out, ",\"scale\":%.6g", o->scale);
 	buf_printf(out, ",\"results\":[");

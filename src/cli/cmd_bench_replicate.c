@@ -126,7 +126,7 @@ static bool on_tick(void *ctx)
 
 	a->most = bytes > a->most ? bytes : a->most;
 	part = a->most > 0 ? 1 - bytes / a->most : 0;
-	progress_show("%s: %s, %.0f files and %.0f MiB to go; %.0f %%, %s", a->w->where, a->what, files, bytes / (1 << 20), part * 100,
+	progress_show("%s: %s, %.0f files and %.0f MiB to go; %.0f %%%s", a->w->where, a->what, files, bytes / (1 << 20), part * 100,
 		progress_left(a->start_ns, part, left));
 	if (state != a->state)
 		a->moved_ns = bench_now_ns();

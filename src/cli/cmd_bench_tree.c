@@ -195,7 +195,7 @@ int bench_tree_write(struct bench_tree *t, const char *root)
 	}
 	for (uint32_t i = 0; i < t->files && !r; i++) {
 		if (i % 64 == 0)
-			progress_show("%s: writing the tree, %u of %u files; %s", t->where, i, t->files, progress_left(start, (double)i / t->files, left));
+			progress_show("%s: writing the tree, %u of %u files%s", t->where, i, t->files, progress_left(start, (double)i / t->files, left));
 		r = atomic_load(&bench_stop) ? -EINTR : write_file(t, &c, rootfd, &t->file[i]);
 	}
 	return r;

@@ -80,11 +80,11 @@ const char *progress_left(uint64_t started_ns, double part, char ret[static PROG
 	if (took < 0.3 || part < 0.005 || part > 1)
 		return ret;
 	if (left < 120)
-		snprintf(ret, PROGRESS_LEFT_MAX, "about %.0f s left", left);
+		snprintf(ret, PROGRESS_LEFT_MAX, ", about %.0f s left", left);
 	else if (left < 7200)
-		snprintf(ret, PROGRESS_LEFT_MAX, "about %.0f min left", left / 60);
+		snprintf(ret, PROGRESS_LEFT_MAX, ", about %.0f min left", left / 60);
 	else
-		snprintf(ret, PROGRESS_LEFT_MAX, "about %.1f h left", left / 3600);
+		snprintf(ret, PROGRESS_LEFT_MAX, ", about %.1f h left", left / 3600);
 	return ret;
 }
 

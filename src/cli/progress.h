@@ -15,7 +15,7 @@ void progress_wipe(struct buf *out);
 void progress_show(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void progress_end(void);
 
-/* How much longer, from the part that is done (0 to 1) since started_ns of mono_ns: "about 12 s left", or "" where that cannot be told yet. */
+/* How much longer, from the part that is done (0 to 1) since started_ns of mono_ns: ", about 12 s left", or "" where that cannot be told yet. */
 #define PROGRESS_LEFT_MAX 40
 const char *progress_left(uint64_t started_ns, double part, char ret[static PROGRESS_LEFT_MAX]);
 

@@ -52,7 +52,7 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total, uint64_t at, u
 	if (t->progress && total) {
 		double part = (double)done / (double)total;
 		char left[PROGRESS_LEFT_MAX];
-		progress_put(t->q->err, "%3.0f %%, %.1f MiB read, %s", part * 100, (double)bytes / 1048576, progress_left(t->started_ns, part, left));
+		progress_put(t->q->err, "%3.0f %%, %.1f MiB read%s", part * 100, (double)bytes / 1048576, progress_left(t->started_ns, part, left));
 	}
 	return t->q->flush(t->q); /* false: whoever asked is gone */
 }

@@ -134,8 +134,8 @@ static void show_backlog(struct sync_wait *w)
 	if (!lacking || size.err)
 		progress_put(w->q->err, "waiting for the peers' answer");
 	else
-		progress_put(w->q->err, "%u peer%s lack%s %llu files, %s; %.0f %%%s%s", lacking, lacking == 1 ? "" : "s", lacking == 1 ? "s" : "",
-			(unsigned long long)files, (char *)size.p, part * 100, part > 0 ? ", " : "", progress_left(w->started_ns, part, left));
+		progress_put(w->q->err, "%u peer%s lack%s %llu files, %s; %.0f %%%s", lacking, lacking == 1 ? "" : "s", lacking == 1 ? "s" : "",
+			(unsigned long long)files, (char *)size.p, part * 100, progress_left(w->started_ns, part, left));
 	buf_fini(&size);
 }
 

@@ -1,6 +1,6 @@
 """terminal.py COLUMNS SECONDS COMMAND...: runs the command on a terminal of so many columns and prints what it shows there, one line for each line drawn, also where it
-was drawn over later. After SECONDS (0: never) it gets a SIGINT. Exits with its code, or 99 where a line that is drawn in place was wider than the terminal."""
-import fcntl, os, pty, re, select, signal, struct, sys, termios, time
+was drawn over later. After SECONDS (0: never) somebody types Ctrl-C there. Exits with its code, or 99 where a line that is drawn in place was wider than the terminal."""
+import fcntl, os, pty, re, select, struct, sys, termios, time
 
 columns, seconds, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
 pid, fd = pty.fork()
@@ -11,7 +11,7 @@ fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 end, out = time.monotonic() + seconds, b""
 while True:
     if seconds and time.monotonic() >= end:
-        os.kill(pid, signal.SIGINT)
+        os.write(fd, b"\x03")
         seconds = 0
     if not select.select([fd], [], [], 0.1)[0]:
         continue

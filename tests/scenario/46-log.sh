@@ -24,6 +24,7 @@ mount --move "$W/dev" /dev
 ok() { echo "ok $*"; }
 until_log() { for _ in $(seq 300); do grep -qE "$1" "$2" && return; sleep 0.1; done; echo "not in the log: $1" >&2; cat "$2" >&2; exit 1; }
 listen() { python3 "$W/listen.py" "$W/log" & l=$!; for _ in $(seq 300); do [ -S /dev/log ] && return; sleep 0.1; done; exit 1; }
+l=; trap '[ -z "$l" ] || kill "$l" 2> /dev/null' EXIT
 : > "$W/log"; listen
 store=$W/"$(printf 'line\nfeed')".store m=$W/m; mkdir "$m"
 "$TWOFOLD" init "$store" --name a --passfile "$PASS" > /dev/null
@@ -53,7 +54,6 @@ lines=$(wc -l < "$W/log")
 : > "$W/journal"; JOURNAL_STREAM=$(stat -c %d:%i "$W/journal") foreground "$W/journal"; ! cat "$m/file" > /dev/null 2>&1; until_log '^<3>.*does not authenticate' "$W/journal"; stop
 ! grep -v '^<[346]>' "$W/journal"
 [ "$(wc -l < "$W/log")" = "$lines" ]; ok standard error, plain and with priorities
-kill $l
 I
 W=$W PASS=$PASS TWOFOLD=$TWOFOLD unshare -mn --propagation private bash "$W/inside.sh" > "$W/out" 2>&1 || fail "in the namespace: $(tail -5 "$W/out")"
 equal "steps in the namespace" "$(grep -c '^ok ' "$W/out")" 5

@@ -99,7 +99,7 @@ struct bench_mount {
 };
 struct bench_work {
 	char path[BENCH_PATH_MAX]; /* the private folder */
-	char where[48]; /* "pass 1 of 3, sealed", for the terminal */
+	char where[48]; /* "pass 1/3, sealed", for the terminal */
 	char pass[PATH_MAX];
 	struct bench_mount mount[BENCH_MOUNTS];
 };

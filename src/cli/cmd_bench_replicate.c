@@ -126,7 +126,7 @@ static bool on_tick(void *ctx)
 
 	a->most = bytes > a->most ? bytes : a->most;
 	part = a->most > 0 ? 1 - bytes / a->most : 0;
-	progress_show("%s: %s, %.0f files and %.0f MiB to go; %.0f %%%s", a->w->where, a->what, files, bytes / (1 << 20), part * 100,
+	progress_show("%s: %s, %.0f files, %.0f MiB to go; %.0f %%%s", a->w->where, a->what, files, bytes / (1 << 20), part * 100,
 		progress_left(a->start_ns, part, left));
 	if (state != a->state)
 		a->moved_ns = bench_now_ns();
@@ -254,7 +254,7 @@ static int first_sync(struct bench_work *w, struct bench_tree *t, enum bench_sid
 	int r = bench_mount(w, 1, NULL);
 
 	if (!r)
-		r = wait_equal(w, "first synchronisation");
+		r = wait_equal(w, "first sync");
 	if (r)
 		return r;
 	add(ret, ROW_FIRST, side, since(start));
@@ -350,7 +350,7 @@ int bench_replicate(const struct bench_options *o, struct bench_result *ret)
 		for (unsigned i = 0; i < BENCH_SIDES && !r; i++) {
 			/* sealed and none change places with each pass */
 			enum bench_side side = i == 2 ? SIDE_PLAIN : (i ^ p) & 1 ? SIDE_NONE : SIDE_SEALED;
-			snprintf(w->where, sizeof w->where, "pass %u of %u, %s", p + 1, o->passes, bench_side_name(side));
+			snprintf(w->where, sizeof w->where, "pass %u/%u, %s", p + 1, o->passes, bench_side_name(side));
 			r = side == SIDE_PLAIN ? plain_run(w, o, ret) : one_run(w, o, side, ret);
 		}
 	if (r && r != -EINTR)

@@ -329,6 +329,11 @@ void session_status(struct session *s, struct peer_status *ret)
 	ret->state = state_of(s, &mine);
 	if (s->hello_seen && !vector_covers(&s->peer_has, &mine) && v->backlog(v->v, &s->peer_has, &b))
 		log_debug("backlog of peer %016llx unknown", (unsigned long long)s->c.peer);
+	/* A batch is acknowledged as a whole: what of it was sent counts, so that one of a day shows how far it is. The parts stay, until the peer has it durably. */
+	if (s->tx.active) {
+		b.files -= s->serving.batch_files < b.files ? s->serving.batch_files : b.files;
+		b.bytes -= s->serving.batch_bytes < b.bytes ? s->serving.batch_bytes : b.bytes;
+	}
 	ret->backlog_parts = b.parts;
 	ret->backlog_files = b.files;
 	ret->backlog_bytes = b.bytes;

@@ -15,7 +15,9 @@ static uint64_t now_ns(const struct session *s) { return env_mono_ns(s->c.env); 
 static void serve_free(struct session *s, struct serve *v)
 {
 	if (v->source) {
-		s->serving.saved_bytes += s->c.volume.source_saved(v->source);
+		uint64_t saved = s->c.volume.source_saved(v->source);
+		s->serving.saved_bytes += saved;
+		s->serving.batch_bytes += saved;
 		s->c.volume.source_close(v->source);
 	}
 	free(v->get);
@@ -89,6 +91,7 @@ static int start_batch(struct session *s)
 	t->cursor = (struct part_cursor){0};
 	t->catching_up = b.parts > LIVE_ROWS || b.bytes > LIVE_BYTES;
 	t->started_ns = t->poked_ns;
+	s->serving.batch_files = s->serving.batch_bytes = 0;
 	return 1;
 }
 
@@ -278,9 +281,11 @@ static int send_chunk(struct session *s)
 	}
 	body.p[0] = more == 0;
 	err = session_send(s, TYPE_DATA, q->request, &body);
+	g->batch_bytes += body.len;
 	buf_fini(&body);
 	stats_since(v->stats, STAGE_SEND, start);
 	if (!more) {
+		g->batch_files++;
 		drop_serve(s, at);
 		g->turn = at;
 	}

@@ -29,6 +29,7 @@ struct serving {
 	struct serve *queue[SERVE_MAX]; /* owned; the first SERVE_ACTIVE take turns */
 	uint32_t n, turn;
 	uint64_t saved_bytes;
+	uint64_t batch_files, batch_bytes; /* that the peer got since the open batch began, what a delta saved among them */
 };
 
 struct asked {

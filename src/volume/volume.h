@@ -162,7 +162,7 @@ struct peer_status {
 	char name[33];
 	char address[256];
 	enum peer_state state;
-	uint64_t backlog_parts, backlog_files, backlog_bytes; /* what it lacks, as far as known */
+	uint64_t backlog_parts, backlog_files, backlog_bytes; /* what it lacks, as far as known; files and bytes without what was sent */
 	uint64_t oldest_ns;  /* wall clock of the oldest change it lacks; 0: none */
 	uint64_t lag_ns;     /* of the last acknowledged batch: from commit to ACK */
 	uint64_t rate_bytes; /* per second, sent and received, over the last seconds */

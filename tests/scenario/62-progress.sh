@@ -60,5 +60,5 @@ mkdir "$W/d"
 code 0 tty 0 "$t" bench disk --dir "$W/d" --size 1M --passes 1 --seconds 0.1 --engine builtin
 grep -q 'pass 1 of 1, none: SEQ1M Q1T1 read, about [0-9]* [a-z]* left' "$W/out" || fail "bench disk on a terminal: $(head -20 "$W/out")"
 code 0 tty 0 "$t" bench replicate --dir "$W/d" --scale 0.002 --passes 1
-grep -q 'pass 1 of 1, sealed: writing the tree' "$W/out" || fail "bench replicate on a terminal: $(head -20 "$W/out")"
+grep -q 'pass 1/1, sealed: writing the tree' "$W/out" || fail "bench replicate on a terminal: $(head -20 "$W/out")"
 code 0 "$t" bench replicate --dir "$W/d" --scale 0.001 --passes 1; quiet bench

@@ -97,7 +97,7 @@ static void put_counters(struct metrics *m, const struct stats *s)
 			if (*p == '-')
 				*p = '_';
 		snprintf(help, sizeof help, "%s since the counters were set to zero; %s in twofold-xattr(7).", bytes ? "Bytes" : "Number", is);
-		put_number(m, name, "counter", help, atomic_load_explicit(&s->counter[c], memory_order_relaxed));
+		put_number(m, name, "counter", help, stats_count(s, (enum stat_counter)c));
 	}
 }
 

@@ -119,8 +119,8 @@ void report_judge(struct report *r)
 		say_text(r, WARN, "The store is read-only.", "Asked for, or after a write to its disk that failed: the log says which.");
 	say_number(r, BAD, r->n_damaged, "file is damaged.", "files are damaged.",
 		"Reading the damaged pages fails until a peer that holds the same version is connected; <code>twofold check --repair</code> asks for all of them.");
-	say_number(r, BAD, s ? atomic_load(&s->counter[COUNT_WRITE_ERRORS]) : 0, "write failed.", "writes failed.", "The programs were told at fsync; the log names the files.");
-	say_number(r, WARN, s && !r->n_damaged ? atomic_load(&s->counter[COUNT_AUTH_FAILURES]) : 0, "page or record did not authenticate.",
+	say_number(r, BAD, stats_count(s, COUNT_WRITE_ERRORS), "write failed.", "writes failed.", "The programs were told at fsync; the log names the files.");
+	say_number(r, WARN, r->n_damaged ? 0 : stats_count(s, COUNT_AUTH_FAILURES), "page or record did not authenticate.",
 		"pages or records did not authenticate.", "Nothing is known to be damaged now: it was healed or written anew. Look at the disk.");
 	judge_disk(r);
 	say_number(r, WARN, volume_held(v), "deletion of a peer is held.", "deletions of peers are held.",

@@ -28,7 +28,7 @@ static void each_stat(struct each *e, const struct stats *s)
 		tell(e, stats_timer_name((enum stat_timer)t), value);
 	}
 	for (unsigned c = 0; s && c < STAT_COUNTERS; c++) {
-		snprintf(value, sizeof(value), "%llu", (unsigned long long)atomic_load_explicit(&s->counter[c], memory_order_relaxed));
+		snprintf(value, sizeof(value), "%llu", (unsigned long long)stats_count(s, (enum stat_counter)c));
 		tell(e, stats_counter_name((enum stat_counter)c), value);
 	}
 }

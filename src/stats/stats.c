@@ -1,6 +1,7 @@
 #include "stats.h"
 
-#include <stdlib.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static const char *const timer_names[STAT_TIMERS] = {
@@ -17,8 +18,19 @@ static const char *const counter_names[STAT_COUNTERS] = {
 	"count.parts-sent", "count.parts-received", "count.batches-applied", "count.conflicts", "count.healed-pages", "count.write-errors",
 };
 
-struct stats *stats_new(void) { return calloc(1, sizeof(struct stats)); }
-void stats_free(struct stats *s) { free(s); }
+struct stats *stats_new(void)
+{
+	/* straight from the kernel: zeroed, and pages of which nothing is ever counted take no memory */
+	void *s = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return s == MAP_FAILED ? NULL : s;
+}
+
+void stats_free(struct stats *s)
+{
+	if (s)
+		munmap(s, sizeof *s);
+}
 
 uint64_t stats_now_ns(void)
 {
@@ -45,11 +57,14 @@ static uint64_t bucket_top(unsigned b)
 	return ((uint64_t)1 << octave) + step * (b % 8) + (step - 1);
 }
 
+/* That of the CPU of this moment. Where the thread is moved to another one in between, it is only slower. */
+static struct stat_copy *copy_of(struct stats *s) { return &s->copy[(unsigned)sched_getcpu() & (STAT_COPIES - 1)]; }
+
 void stats_time(struct stats *s, enum stat_timer t, uint64_t ns)
 {
 	if (!s)
 		return;
-	struct histogram *h = &s->timer[t];
+	struct histogram *h = &copy_of(s)->timer[t];
 	atomic_fetch_add_explicit(&h->bucket[bucket_of(ns)], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&h->total_ns, ns, memory_order_relaxed);
 	uint64_t max = atomic_load_explicit(&h->max_ns, memory_order_relaxed);
@@ -67,19 +82,26 @@ void stats_since(struct stats *s, enum stat_timer t, uint64_t start_ns)
 void stats_add(struct stats *s, enum stat_counter c, uint64_t n)
 {
 	if (s)
-		atomic_fetch_add_explicit(&s->counter[c], n, memory_order_relaxed);
+		atomic_fetch_add_explicit(&copy_of(s)->counter[c], n, memory_order_relaxed);
 }
 
-void stats_reset(struct stats *s)
+static void reset_copy(struct stat_copy *s)
 {
 	for (int t = 0; t < STAT_TIMERS; t++) {
 		for (int b = 0; b < STAT_BUCKETS; b++)
-			atomic_store_explicit(&s->timer[t].bucket[b], 0, memory_order_relaxed);
+			if (atomic_load_explicit(&s->timer[t].bucket[b], memory_order_relaxed))
+				atomic_store_explicit(&s->timer[t].bucket[b], 0, memory_order_relaxed);
 		atomic_store_explicit(&s->timer[t].total_ns, 0, memory_order_relaxed);
 		atomic_store_explicit(&s->timer[t].max_ns, 0, memory_order_relaxed);
 	}
 	for (int c = 0; c < STAT_COUNTERS; c++)
 		atomic_store_explicit(&s->counter[c], 0, memory_order_relaxed);
+}
+
+void stats_reset(struct stats *s)
+{
+	for (int i = 0; s && i < STAT_COPIES; i++)
+		reset_copy(&s->copy[i]);
 }
 
 static uint64_t quantile(const uint64_t *b, uint64_t count, unsigned permille, uint64_t max)
@@ -95,21 +117,40 @@ static uint64_t quantile(const uint64_t *b, uint64_t count, unsigned permille, u
 	return max;
 }
 
+static void add_copy(const struct histogram *h, uint64_t *buckets, struct stat_summary *r)
+{
+	uint64_t max = atomic_load_explicit(&h->max_ns, memory_order_relaxed);
+
+	for (unsigned i = 0; i < STAT_BUCKETS; i++) {
+		uint64_t n = atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
+		buckets[i] += n;
+		r->count += n;
+	}
+	r->total_ns += atomic_load_explicit(&h->total_ns, memory_order_relaxed);
+	r->max_ns = max > r->max_ns ? max : r->max_ns;
+}
+
 struct stat_summary stats_summary(const struct stats *s, enum stat_timer t)
 {
-	const struct histogram *h = &s->timer[t];
-	uint64_t b[STAT_BUCKETS];
+	uint64_t b[STAT_BUCKETS] = {0};
 	struct stat_summary r = {0};
 
-	for (unsigned i = 0; i < STAT_BUCKETS; i++)
-		r.count += b[i] = atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
-	r.total_ns = atomic_load_explicit(&h->total_ns, memory_order_relaxed);
-	r.max_ns = atomic_load_explicit(&h->max_ns, memory_order_relaxed);
+	for (int i = 0; s && i < STAT_COPIES; i++)
+		add_copy(&s->copy[i].timer[t], b, &r);
 	if (r.count) {
 		r.p50_ns = quantile(b, r.count, 500, r.max_ns);
 		r.p99_ns = quantile(b, r.count, 990, r.max_ns);
 	}
 	return r;
+}
+
+uint64_t stats_count(const struct stats *s, enum stat_counter c)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; s && i < STAT_COPIES; i++)
+		n += atomic_load_explicit(&s->copy[i].counter[c], memory_order_relaxed);
+	return n;
 }
 
 const char *stats_timer_name(enum stat_timer t) { return timer_names[t]; }

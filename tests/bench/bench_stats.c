@@ -1,4 +1,4 @@
-/* bench_stats: what recording one duration costs, in processor time a thread: one thread, and two at once on the same histogram. */
+/* bench_stats: what recording one duration costs, in processor time a thread: one thread, and two at once on the same timer. */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
@@ -41,7 +41,7 @@ int main(void)
 			return 1;
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	printf("two threads, one histogram: %.1f and %.1f ns a sample\n", ns[0], ns[1]);
+	printf("two threads at once, one timer: %.1f and %.1f ns a sample\n", ns[0], ns[1]);
 	stats_free(shared);
 	return 0;
 }

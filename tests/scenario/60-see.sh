@@ -11,12 +11,34 @@ getfattr -d -m user.twofold "$W/a" 2> /dev/null | sed -n 's/^user\.twofold\.\([^
 sed -n 's/^\.It Li //p' "$here/man/twofold-xattr.7" | grep -vx -e sync -e reset | sort > "$W/said"
 diff "$W/have" "$W/said" > "$W/diff.out" || fail "attributes and twofold-xattr(7) differ: $(cat "$W/diff.out")"
 while read -r n; do getfattr -n "user.twofold.${n/NAME/b}" "$W/a" > /dev/null 2>&1 || fail "$n cannot be read"; done < "$W/said"
-equal "state" "$(getfattr --only-values -n user.twofold.state "$W/a/f" 2> /dev/null)" in-sync
+of() { getfattr --only-values -n "user.twofold.$1" "$2" 2> /dev/null; }
+equal "state" "$(of state "$W/a/f")" in-sync
+equal "lacking" "$(of lacking "$W/a/f")" ""
+version=$(of version "$W/a/f")
+equal "the replica in a version" "${version%:*}" "$(of replica "$W/a")"
+equal "the version at the peer" "$(of version "$W/b/f")" "$version"
+getfattr -d -m - "$W/a/f" "$W/a/d" 2> /dev/null | grep twofold && fail "listed on what is no root"
+getfattr -n user.twofold.op.write "$W/a/f" > /dev/null 2>&1 && fail "a counter on a file"
+head -c 3000000 /dev/urandom > "$W/a/large"; insync a b
+printf x | dd of="$W/a/large" bs=1 seek=1000000 conv=notrunc status=none; insync a b
+case $(of delta-saved "$W/a/large") in 29?????" of 3000000") ;; *) fail "delta-saved: $(of delta-saved "$W/a/large")" ;; esac
+[ "$(of version "$W/a/large")" != "$version" ] || fail "two versions are called the same"
+rm "$W/a/large"; insync a b
 "$TWOFOLD" peer pause "$W/a" b; echo more >> "$W/a/f"; sync -f "$W/a"
 equal "lacking" "$(getfattr --only-values -n user.twofold.lacking "$W/a/f" 2> /dev/null)" b
 equal "state" "$(getfattr --only-values -n user.twofold.state "$W/a/f" 2> /dev/null)" "pending: b"
 code 1 "$TWOFOLD" status "$W/a"
+echo apart >> "$W/b/f"; sync -f "$W/b"
 "$TWOFOLD" peer resume "$W/a" b; insync a b
+equal "state of a conflict" "$(of state "$W/a/"f.conflict-*)" conflict
+rm "$W/a/"f.conflict-*; insync a b
+# commands of the page are taken, others are refused, and no attribute can be set or removed
+for n in $(sed -n '/^.Ss Commands/,$s/^\.It Li //p' "$here/man/twofold-xattr.7"); do check "$n" setfattr -n "user.twofold.$n" "$W/a"; done
+for n in nonsense state op.write; do
+    setfattr -n "user.twofold.$n" -v 1 "$W/a" 2> /dev/null && fail "$n was set"
+    setfattr -n "user.twofold.$n" -v 1 "$W/a/f" 2> /dev/null && fail "$n was set on a file"
+    setfattr -x "user.twofold.$n" "$W/a" 2> /dev/null && fail "$n was removed"
+done
 check "sync" setfattr -n user.twofold.sync "$W/a"
 check "reset" setfattr -n user.twofold.reset "$W/a"
 case $(counter a op.write) in "count=0 "*) ;; *) fail "reset left $(counter a op.write)" ;; esac

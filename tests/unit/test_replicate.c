@@ -153,7 +153,7 @@ static void contents_conflict(void)
 	CHECK((has(A, "both.txt", "from A") && has_copy(A, "both", "from B!")) || (has(A, "both.txt", "from B!") && has_copy(A, "both", "from A")));
 }
 
-static uint64_t counted(struct volume *v, enum stat_counter c) { return atomic_load(&volume_stats(v)->counter[c]); }
+static uint64_t counted(struct volume *v, enum stat_counter c) { return stats_count(volume_stats(v), c); }
 
 static void statistics(void)
 {

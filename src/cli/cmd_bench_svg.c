@@ -94,8 +94,8 @@ void bench_put_svg(struct buf *out, const struct bench_result *r, const struct b
 	put_escaped(out, r->what);
 	buf_printf(out, "</text>\n<text class=\"soft\" x=\"16\" y=\"45\">");
 	put_escaped(out, machine);
-	buf_printf(out, "</text>\n<text class=\"soft\" x=\"16\" y=\"62\">sealed: %s; none: --cipher none; ratio: sealed to none; %s of %u passes", o->cipher,
-		r->mean ? "averages" : "medians", o->passes);
+	buf_printf(out, "</text>\n<text class=\"soft\" x=\"16\" y=\"62\">sealed: %s; none: --cipher none; ratio: sealed to none; %s of %u pass%s", o->cipher,
+		r->mean ? "averages" : "medians", o->passes, o->passes == 1 ? "" : "es");
 	if (*r->engine) {
 		buf_printf(out, "; ");
 		put_escaped(out, r->engine);

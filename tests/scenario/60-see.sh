@@ -56,6 +56,12 @@ say "metrics"
 "$TWOFOLD" metrics "$W/a" --textfile "$W/t.prom" || fail "textfile"
 python3 "$here/tests/scenario/openmetrics.py" --classic < "$W/t.prom" > /dev/null || fail "textfile is not Prometheus text"
 command -v promtool > /dev/null && { promtool check metrics < "$W/t.prom" || fail "promtool"; }
+# it is replaced as a whole: who reads the old one keeps it to its end
+ln "$W/t.prom" "$W/old.prom"; cp "$W/t.prom" "$W/copy.prom"; echo more > "$W/a/counted"; sync -f "$W/a"
+"$TWOFOLD" metrics "$W/a" --textfile "$W/t.prom" || fail "textfile again"
+cmp -s "$W/old.prom" "$W/copy.prom" || fail "a textfile was written over"
+cmp -s "$W/t.prom" "$W/old.prom" && fail "the textfile did not change"
+code 1 "$TWOFOLD" metrics "$W/a" --textfile "$W/no/such/dir/t.prom"
 equal "left over" "$(find "$W" -maxdepth 1 -name '*.tmp')" ""
 sort -u "$W/names" > "$W/known"
 python3 -c 'import json, sys; [print(t["expr"]) for p in json.load(open(sys.argv[1]))["panels"] for t in p["targets"]]' "$here/contrib/grafana/twofold.json" > "$W/used" || fail "dashboard is not JSON"

@@ -38,6 +38,9 @@ json() { python3 "$W/look.py" "$W/out" "$@" || fail "status --json: $(cat "$W/ou
 json in_sync=True served=True state=in-sync connected=True backlog_files=0 backlog_parts=0 oldest_ns=0 eta_s=0 last_error= damaged_files=0
 [ "$(sed 's/.*"sent_bytes":\([0-9]*\).*/\1/' "$W/out")" -gt 300000 ] || fail "sent: $(cat "$W/out")"
 
+"$t" status > "$W/out" 2>&1 # of all mounts, also those of others: its code is theirs
+for n in "$a" "$W/b"; do grep -qx "$n.store" "$W/out" || fail "status of all does not list $n: $(cat "$W/out")"; done
+
 say "a connected peer lacks something: 1"
 d=$(daemon_pid b)
 kill -STOP "$d"

@@ -7,30 +7,53 @@
 #include "cleanup.h"
 #include "engine.h"
 
+/* What the volume knows of others: its members, and which of them are peers here. */
+struct known {
+	struct peer_config *peers;
+	struct member *members;
+	uint64_t *replicas; /* of the members */
+	uint32_t n_peers, n_members;
+};
+
+static void known_fini(struct known *k)
+{
+	free(k->peers);
+	free(k->members);
+	free(k->replicas);
+}
+
+static int known_read(struct volume *v, struct known *ret)
+{
+	int err = volume_peers(v, &ret->peers, &ret->n_peers);
+
+	return err ? err : volume_members(v, &ret->members, &ret->replicas, &ret->n_members);
+}
+
+/* NULL: no member. */
+static const char *name_of(const struct known *k, uint64_t replica)
+{
+	for (uint32_t i = 0; i < k->n_members; i++)
+		if (k->replicas[i] == replica)
+			return k->members[i].name;
+	return NULL;
+}
+
 int peering_find(struct volume *v, const char *name, uint64_t *ret_replica)
 {
-	CLEANUP_FREE struct peer_config *peers = NULL;
-	CLEANUP_FREE struct member *members = NULL;
-	CLEANUP_FREE uint64_t *replicas = NULL;
-	uint32_t n = 0, n_member = 0, found = 0;
+	CLEANUP(known_fini) struct known k = {0};
 	uint64_t replica = 0;
+	uint32_t found = 0;
 	char hex[17];
-	int err = volume_peers(v, &peers, &n);
+	int err = known_read(v, &k);
 
-	if (!err)
-		err = volume_members(v, &members, &replicas, &n_member);
 	if (err)
 		return err;
-	for (uint32_t i = 0; i < n; i++) {
-		bool is = false;
+	for (uint32_t i = 0; i < k.n_peers; i++) {
+		const char *is = name_of(&k, k.peers[i].replica);
 
-		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)peers[i].replica);
-		if (!strcasecmp(hex, name))
-			is = true;
-		for (uint32_t j = 0; j < n_member && !is; j++)
-			is = replicas[j] == peers[i].replica && !strcmp(members[j].name, name);
-		if (is) {
-			replica = peers[i].replica;
+		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)k.peers[i].replica);
+		if (!strcasecmp(hex, name) || (is && !strcmp(is, name))) {
+			replica = k.peers[i].replica;
 			found++;
 		}
 	}
@@ -55,7 +78,6 @@ static void absent_status(struct volume *v, const struct peer_config *p, struct 
 
 	*ret = (struct peer_status){.replica = p->replica, .state = p->paused ? PEER_PAUSED : PEER_DISCONNECTED};
 	memcpy(ret->address, p->address, sizeof ret->address);
-	strcpy(ret->name, "?");
 	if (!volume_peer_knowledge(v, p->replica, &has) && !volume_backlog(v, &has, &b)) {
 		ret->backlog_parts = b.parts;
 		ret->backlog_files = b.files;
@@ -67,26 +89,21 @@ static void absent_status(struct volume *v, const struct peer_config *p, struct 
 
 int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n)
 {
-	CLEANUP_FREE struct peer_config *peers = NULL;
-	CLEANUP_FREE struct member *members = NULL;
-	CLEANUP_FREE uint64_t *replicas = NULL;
-	uint32_t n = 0, n_member = 0;
-	int err = volume_peers(v, &peers, &n);
+	CLEANUP(known_fini) struct known k = {0};
+	int err = known_read(v, &k);
 
-	err = err ? err : volume_members(v, &members, &replicas, &n_member);
 	if (err)
 		return err;
-	struct peer_status *s = calloc(n + 1, sizeof *s);
+	struct peer_status *s = calloc(k.n_peers + 1, sizeof *s);
 	if (!s)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		absent_status(v, &peers[i], &s[i]);
-		for (uint32_t j = 0; j < n_member; j++)
-			if (replicas[j] == peers[i].replica)
-				snprintf(s[i].name, sizeof s[i].name, "%s", members[j].name);
+	for (uint32_t i = 0; i < k.n_peers; i++) {
+		const char *name = name_of(&k, k.peers[i].replica);
+		absent_status(v, &k.peers[i], &s[i]);
+		snprintf(s[i].name, sizeof s[i].name, "%s", name ? name : "?");
 	}
 	*ret = s;
-	*ret_n = n;
+	*ret_n = k.n_peers;
 	return 0;
 }
 
@@ -102,19 +119,15 @@ int peering_ensure(struct volume *v, uint64_t replica)
 
 int peering_mesh(struct volume *v, uint32_t *ret_new)
 {
-	CLEANUP_FREE struct peer_config *peers = NULL;
-	CLEANUP_FREE struct member *members = NULL;
-	CLEANUP_FREE uint64_t *replicas = NULL;
-	uint32_t n = 0, n_member = 0;
-	int err = volume_peers(v, &peers, &n);
+	CLEANUP(known_fini) struct known k = {0};
+	int err = known_read(v, &k);
 
 	*ret_new = 0;
-	err = err ? err : volume_members(v, &members, &replicas, &n_member);
-	for (uint32_t i = 0; i < n_member && !err; i++) {
+	for (uint32_t i = 0; i < k.n_members && !err; i++) {
 		/* without an address of its own: the member's is dialed, also after it has changed */
-		struct peer_config fresh = {.replica = replicas[i]};
+		struct peer_config fresh = {.replica = k.replicas[i]};
 
-		if (!members[i].address[0] || members[i].removed || replicas[i] == volume_header(v)->replica || is_peer(peers, n, replicas[i]))
+		if (!k.members[i].address[0] || k.members[i].removed || k.replicas[i] == volume_header(v)->replica || is_peer(k.peers, k.n_peers, k.replicas[i]))
 			continue;
 		err = volume_set_peer(v, &fresh);
 		*ret_new += !err;

@@ -2,7 +2,7 @@
 # laptop-home-server.sh: a laptop that is sometimes away, and a server at home that is always there and only holds a sealed copy: it serves its store without a
 # mount. Shown with two network namespaces of this machine; takes everything away again. Root; the packages iproute2 and util-linux.
 #
-# For real: on the server the lines after "on home", as a service (contrib/systemd has a template; ExecStart=/usr/bin/twofold serve STORE -f, Type=exec); on the
+# For real: on the server the lines after "on home", serving as a service (contrib/systemd/twofold-serve@.service); on the
 # laptop those after "on laptop", the mount as a line in /etc/fstab without listen=: the laptop dials, so the server alone needs an address.
 set -eu
 twofold=${TWOFOLD:-$(command -v twofold || echo "$(dirname "$0")/../build/src/cli/twofold")}
@@ -50,9 +50,11 @@ step "On the train: no network. Work goes on, status tells what waits"
 on laptop ip link set wlan down
 echo 'written on the train' > "$w/laptop/docs/letter"
 mv "$w/laptop/docs/licences" "$w/laptop/docs/papers"
-waits() { "$twofold" status "$w/laptop/docs" --json | grep -q '"backlog_files":[1-9]'; }
+code=0
+waits() { code=0; "$twofold" status "$w/laptop/docs" > "$w/status" || code=$?; grep -q 'lacks [1-9]' "$w/status"; }
 until_true waits
-on laptop "$twofold" status "$w/laptop/docs" || echo "(exit code $?: not everything is at every peer)"
+cat "$w/status"
+echo "(exit code $code: not everything is at every peer)"
 
 step "The battery is empty: the laptop is unmounted, and mounted again the next day. The server was updated in between"
 on laptop "$twofold" umount "$w/laptop/docs"

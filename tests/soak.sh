@@ -31,7 +31,7 @@ for part in $parts; do
     asan)
         setup build-asan -Db_sanitize=address,undefined
         for s in tests/scenario/[0-9]*.sh; do
-            case $s in *quickstart* | *install*) continue ;; esac
+            case $s in *quickstart* | *install* | *debian*) continue ;; esac
             count "$(basename "$s" .sh) (sanitized)" env TWOFOLD="$here/build-asan/src/cli/twofold" UBSAN_OPTIONS=halt_on_error=1 MOUNT_LIMIT=30000 timeout 1500 bash "$s"
         done ;;
     tsan)

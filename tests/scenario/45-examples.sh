@@ -28,7 +28,7 @@ run() { # NAME PATTERN...: each pattern must be in what it prints
     nothing_left "$n" '[0-9]*'
 }
 run two-hosts.sh '^branch reads: first draft$' 'lease\.signed$' 'lease\.conflict-.*:second draft, of the office$' '^kept; 1 other version removed' '^both hosts have: second draft, of the branch$'
-run laptop-home-server.sh 'lacks [1-9][0-9]* files' '^\(exit code 1: not everything' '^the server has the same [0-9]+ files, and: written on the train$' 'refused|removed'
+run laptop-home-server.sh 'lacks [1-9][0-9]* file' '^\(exit code [1-9][0-9]*: not everything' '^the server has the same [0-9]+ files, and: written on the train$' 'refused|removed'
 run restore.sh 'disconnected' '^written while there was one replica$' '^the same as before the loss: [0-9]+ lines' '^sound$'
 
 say "interrupted"

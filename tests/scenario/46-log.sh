@@ -16,6 +16,7 @@ while True: out.write(ascii(s.recv(65536).rstrip(b"\0").decode()) + "\n")
 P
 cat > "$W/inside.sh" <<'I'
 set -eu
+not() { if "$@"; then echo "should have failed: $*" >&2; exit 1; fi; } # set -e does not see a failing "!"
 ip link set lo up
 mkdir "$W/dev"; mount -t tmpfs -o mode=755 tmpfs "$W/dev"
 for d in null zero full random urandom tty fuse; do : > "$W/dev/$d"; mount --bind "/dev/$d" "$W/dev/$d"; done
@@ -41,18 +42,18 @@ rm /dev/log; listen
 "$TWOFOLD" umount "$m"
 for o in "$store"/objects/*/*; do :; done; printf x | dd of="$o" bs=1 seek=9000 conv=notrunc status=none
 start
-! cat "$m/file" > /dev/null 2>&1
+not cat "$m/file" > /dev/null 2>&1
 until_log "^'<27>.* twofold\[[0-9]+\]: .*does not authenticate" "$W/log"; ok error, to a listener that was restarted
 "$TWOFOLD" umount "$m"
-! grep -vE "^'<(27|28|30)>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} twofold\[[0-9]+\]: " "$W/log"; ok nothing else
-! grep -F "$(cat "$PASS")" "$W/log"
+not grep -vE "^'<(27|28|30)>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} twofold\[[0-9]+\]: " "$W/log"; ok nothing else
+not grep -F "$(cat "$PASS")" "$W/log"
 # in the foreground: standard error
 foreground() { "$TWOFOLD" mount "$store" "$m" -f -o "passfile=$PASS,listen=127.0.0.1:7420" 2>> "$1" & f=$!; for _ in $(seq 300); do grep -q " $m fuse" /proc/self/mounts && break; sleep 0.1; done; }
 stop() { kill $f; wait $f; }
 lines=$(wc -l < "$W/log")
-: > "$W/plain"; foreground "$W/plain"; ! cat "$m/file" > /dev/null 2>&1; until_log '^twofold: error: .*does not authenticate' "$W/plain"; stop
-: > "$W/journal"; JOURNAL_STREAM=$(stat -c %d:%i "$W/journal") foreground "$W/journal"; ! cat "$m/file" > /dev/null 2>&1; until_log '^<3>.*does not authenticate' "$W/journal"; stop
-! grep -v '^<[346]>' "$W/journal"
+: > "$W/plain"; foreground "$W/plain"; not cat "$m/file" > /dev/null 2>&1; until_log '^twofold: error: .*does not authenticate' "$W/plain"; stop
+: > "$W/journal"; JOURNAL_STREAM=$(stat -c %d:%i "$W/journal") foreground "$W/journal"; not cat "$m/file" > /dev/null 2>&1; until_log '^<3>.*does not authenticate' "$W/journal"; stop
+not grep -v '^<[346]>' "$W/journal"
 [ "$(wc -l < "$W/log")" = "$lines" ]; ok standard error, plain and with priorities
 I
 W=$W PASS=$PASS TWOFOLD=$TWOFOLD unshare -mn --propagation private bash "$W/inside.sh" > "$W/out" 2>&1 || fail "in the namespace: $(tail -5 "$W/out")"

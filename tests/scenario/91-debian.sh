@@ -30,20 +30,23 @@ lrwxrwxrwx /usr/sbin/umount.twofold
 lrwxrwxrwx /usr/sbin/umount.fuse.twofold
 -rw-r--r-- /etc/apparmor.d/usr.bin.twofold
 -rw-r--r-- /lib/systemd/system/twofold@.service
+-rw-r--r-- /lib/systemd/system/twofold-serve@.service
 -rw-r--r-- /usr/share/bash-completion/completions/twofold
 -rw-r--r-- /usr/share/zsh/vendor-completions/_twofold
 -rw-r--r-- /usr/share/fish/vendor_completions.d/twofold.fish
 -rw-r--r-- /usr/share/man/man1/twofold.1.gz
 -rw-r--r-- /usr/share/man/man8/mount.twofold.8.gz
 -rw-r--r-- /usr/share/doc/twofold/examples/fstab
+-rw-r--r-- /usr/share/doc/twofold/examples/plain-passphrase.conf
 L
-dpkg-deb -c "$more" | grep -q '^-rwxr-xr-x root/root .* \./usr/lib/nagios/plugins/check_twofold$' || fail "the check plugin is not in its package"
-dpkg-deb -c "$deb" | grep -E ' \./(usr/local|build|home|tmp)' && fail "something that does not belong into a package"
+dpkg-deb -c "$more" > "$W/more"; grep -q '^-rwxr-xr-x root/root .* \./usr/lib/nagios/plugins/check_twofold$' "$W/more" || fail "the check plugin is not in its package"
+grep -E ' /(usr/local|build|home|tmp)' "$W/contents" && fail "something that does not belong into a package"
 test ! -e "$here/debian" || fail "build.sh left a debian/ in the tree"
 
 say "installed, used, purged"
 cat > "$W/inside.sh" <<'I'
 set -eu
+not() { if "$@"; then echo "should have failed: $*" >&2; exit 1; fi; } # set -e does not see a failing "!"
 mkdir "$W/up"; mount -t tmpfs tmpfs "$W/up"
 for d in usr etc var lib; do
     [ ! -L "/$d" ] || continue
@@ -70,7 +73,7 @@ umount "$W/d"
 twofold check "$W/d.store" --passfile "$PASS"; ok check
 dpkg -P twofold twofold-monitoring
 changed | while read -r f; do [ -c "$f" ] || { echo "left: $f" >&2; exit 1; }; done
-! command -v twofold; ok purged
+hash -r; not command -v twofold; ok purged
 I
 [ "$(dpkg-query -W -f '${db:Status-Status}' twofold 2> /dev/null)" != installed ] || skip "the package is installed on this machine"
 W=$W PASS=$PASS deb=$deb more=$more version=$version profile=$profile unshare -m --propagation private bash "$W/inside.sh" > "$W/out" 2>&1 || fail "in the namespace: $(tail -5 "$W/out")"

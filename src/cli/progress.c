@@ -29,7 +29,7 @@ static void clip(char *text)
 	*p = 0;
 }
 
-static void put(struct buf *out, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void put(struct buf *out, const char *fmt, va_list ap)
 {
 	char text[512];
 

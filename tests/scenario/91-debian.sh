@@ -69,7 +69,7 @@ umount "$W/d"
 twofold mount "$W/d.store" "$W/d" -o "passfile=$PASS"
 [ "$(cat "$W/d/file")" = packed ]; diff -r /usr/share/doc/twofold "$W/d/doc"; ok what was written is there
 /usr/lib/nagios/plugins/check_twofold "$W/d" | grep "^TWOFOLD OK: 0 peers in sync"; ok the check plugin
-umount "$W/d"
+twofold umount "$W/d"
 twofold check "$W/d.store" --passfile "$PASS"; ok check
 dpkg -P twofold twofold-monitoring
 changed | while read -r f; do [ -c "$f" ] || { echo "left: $f" >&2; exit 1; }; done

@@ -364,6 +364,25 @@ static int find_copies(struct volume *v, struct vnode *n)
 	return e;
 }
 
+static int count_live(void *ctx, const struct link_row *l)
+{
+	*(uint32_t *)ctx += l->live;
+	return 0;
+}
+
+/* Both columns say the same of what is no directory. Where they do not, one was changed from outside: the links tell. */
+static int recount(struct volume *v, struct vnode *n)
+{
+	uint32_t live = 0;
+
+	if (!n->type || n->type == S_IFDIR || n->nlink == n->links)
+		return 0;
+	log_error("journal.db: the link count of inode %llu is not that of its links", (unsigned long long)n->row);
+	int e = journal_links_of_node(v->journal, n->row, count_live, &live);
+	n->nlink = n->links = live;
+	return e;
+}
+
 static int load(struct volume *v, inum row, struct vnode **ret)
 {
 	struct node_row r;
@@ -382,7 +401,8 @@ static int load(struct volume *v, inum row, struct vnode **ret)
 	n->local = r.local;
 	n->derived = r.derived;
 	n->flags = VN_STORED | (r.orphan ? VN_ORPHAN : 0);
-	e = load_parts(v, n, &r);
+	e = recount(v, n);
+	e = e ? e : load_parts(v, n, &r);
 	if (!e && r.extras) {
 		struct extra_load x = {v, n};
 		e = journal_extras(v->journal, row, load_extra, &x);

@@ -12,6 +12,7 @@
 
 #include "check_internal.h"
 
+#define SEEK_LINKS_MAX 64 /* of a node with more names not each is looked for among all */
 #define STEP_ROWS 32 /* between two moments in which others get the tree */
 
 void check_say(struct check *c, const char *fmt, ...)
@@ -48,23 +49,97 @@ static bool pace(void *ctx, uint64_t bytes)
 }
 
 /* ---- links ---- */
+/* Rows are found by columns and indexes that no seal covers; a place's record says what they must be. */
+struct seek {
+	uint64_t row;
+	bool found;
+};
+
+static int is_it(void *ctx, const struct link_row *l)
+{
+	struct seek *s = ctx;
+
+	s->found = l->row == s->row;
+	return s->found;
+}
+
+static int first_is_it(void *ctx, const struct link_row *l)
+{
+	is_it(ctx, l);
+	return 1;
+}
+
+/* -ENOENT: an index does not lead to it. */
+static int find_by_indexes(struct check *c, const struct link_row *l, const struct node_row *n)
+{
+	struct journal *j = c->v->journal;
+	struct seek by_tag = {.row = l->row}, by_parent = by_tag, by_node = by_tag;
+	uint64_t row = 0;
+	int e = journal_link_by_id(j, &l->id, &row);
+
+	if (!e && row != l->row)
+		e = -ENOENT;
+	if (!e && l->live)
+		e = journal_links_by_tag(j, l->tag, is_it, &by_tag);
+	if (!e && l->live)
+		e = journal_links_of_parent(j, l->parent, l->row - 1, first_is_it, &by_parent);
+	if (!e && n->links <= SEEK_LINKS_MAX)
+		e = journal_links_of_node(j, l->node, is_it, &by_node);
+	if (!e && ((l->live && (!by_tag.found || !by_parent.found)) || (n->links <= SEEK_LINKS_MAX && !by_node.found)))
+		e = -ENOENT;
+	return e;
+}
+
+/* -EUCLEAN: not what its record says. A record that does not open is counted with the records. */
+static int agrees(struct check *c, const struct link_row *l, const struct id *parent, const struct id *node)
+{
+	struct part p;
+	uint8_t tag[16];
+	int e = part_parse(c->v->keys, l->place.p, l->place.len, true, &p);
+
+	if (e)
+		return e == -ENOMEM ? e : 0;
+	keyring_index_tag(c->v->keys, &p.place.parent, p.place.name, p.place.name_len, tag);
+	if (p.kind != PART_PLACE || !id_eq(&p.id, &l->id) || !id_eq(&p.place.parent, parent) || !id_eq(&p.place.node, node) || memcmp(tag, l->tag, sizeof tag) ||
+	    (!l->live && !l->deletions))
+		e = -EUCLEAN;
+	part_fini(&p);
+	return e;
+}
+
 static int look_at_link(void *ctx, const struct link_row *l)
 {
 	struct check *c = ctx;
 	struct volume *v = c->v;
 	struct node_row n;
-	int e;
+	struct id parent = {0};
+	const char *why = NULL;
+	bool copy = !l->place.len; /* of a conflict that only this replica shows so: it has no place of its own */
+	int e = 0;
 
 	c->row = l->row;
 	c->r->links++;
-	if ((e = journal_node_get(v->journal, l->parent, &n)) || (n.type && n.type != S_IFDIR) ||
-	    (e = journal_node_get(v->journal, l->node, &n))) {
-		if (e && e != -ENOENT)
-			return e;
+	if (!copy && !(e = journal_node_get(v->journal, l->parent, &n))) {
+		parent = n.id;
+		why = n.type && n.type != S_IFDIR ? "its directory is of another kind" : NULL;
+	}
+	e = e ? e : journal_node_get(v->journal, l->node, &n);
+	if (!e && !why && !copy && (e = agrees(c, l, &parent, &n.id)) == -EUCLEAN)
+		why = "it does not agree with its record";
+	if (!e && !why && (e = find_by_indexes(c, l, &n)) == -ENOENT)
+		why = "an index does not lead to it";
+	if (!why && e == -ENOENT)
+		why = "its node or directory is missing";
+	if (e && !why)
+		return e;
+	if (why) {
 		c->r->bad_links++;
-		check_say(c, "link %llu: its %s is missing or of another kind", (unsigned long long)l->row, e ? "node or directory" : "directory");
-	} else if (l->live && c->count && l->node < c->n_count) {
-		c->count[l->node]++;
+		check_say(c, "link %llu: %s", (unsigned long long)l->row, why);
+	} else if (l->live && c->count) {
+		if (l->node < c->n_count)
+			c->count[l->node]++;
+		if (n.type == S_IFDIR && l->parent < c->n_count)
+			c->subdirs[l->parent]++;
 	}
 	return ++c->step >= STEP_ROWS;
 }
@@ -140,9 +215,19 @@ static int look_at_node(struct check *c, uint64_t row, bool *ret_file)
 	if (e)
 		return e == -ENOENT ? 0 : e;
 	*ret_file = n.type == S_IFREG && (n.local || n.derived);
-	if (c->count && row < c->n_count && !n.derived && c->count[row] != n.links && row != ROOT_INUM && c->v->txn == c->txn && !c->v->writing) {
+	uint64_t found;
+	if ((e = journal_node_by_id(c->v->journal, &n.id, &found)) || found != row) {
+		if (e && e != -ENOENT)
+			return e;
+		c->r->bad_links++;
+		check_say(c, "inode %llu: an index does not lead to it", (unsigned long long)row);
+	}
+	if (!c->count || row >= c->n_count || n.derived || c->v->txn != c->txn || c->v->writing)
+		return 0;
+	uint32_t shown = n.type == S_IFDIR ? 2 + c->subdirs[row] : c->count[row];
+	if ((row != ROOT_INUM && c->count[row] != n.links) || (n.type && shown != n.nlink)) {
 		c->r->bad_counts++;
-		check_say(c, "inode %llu: %u links are recorded, %u are there", (unsigned long long)row, n.links, c->count[row]);
+		check_say(c, "inode %llu: %u links (link count %u) are recorded, %u (%u) are there", (unsigned long long)row, n.links, n.nlink, c->count[row], shown);
 	}
 	return 0;
 }
@@ -277,7 +362,14 @@ int volume_check(struct volume *v, const struct check_options *o, struct check_r
 
 	begin(&c, v, o, ret);
 	c.n_count = c.rows;
-	c.count = o->after ? NULL : calloc(c.n_count ? c.n_count : 1, sizeof *c.count);
+	if (!o->after) {
+		c.count = calloc(c.n_count + 1, sizeof *c.count);
+		c.subdirs = calloc(c.n_count + 1, sizeof *c.subdirs);
+	}
+	if (!c.subdirs) { /* without memory for counts they are not compared */
+		free(c.count);
+		c.count = NULL;
+	}
 	e = check_records(&c);
 	tree_lock(v);
 	c.txn = v->txn;
@@ -288,5 +380,6 @@ int volume_check(struct volume *v, const struct check_options *o, struct check_r
 	if (!e && !ret->stopped)
 		e = check_objects(&c);
 	free(c.count);
+	free(c.subdirs);
 	return e;
 }

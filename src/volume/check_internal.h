@@ -10,7 +10,7 @@ struct check {
 	struct check_result *r;
 	uint64_t row, rows, started_ns, paced;
 	uint64_t txn;    /* of the volume when it began: counts are compared only while nothing was committed since */
-	uint32_t *count; /* owned; live links seen by node row */
+	uint32_t *count, *subdirs; /* owned; live links seen by node row; those of directories, by the row of their directory. Both or none */
 	uint64_t n_count;
 	uint32_t step;
 };

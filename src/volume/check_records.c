@@ -36,8 +36,7 @@ static int look_at(void *ctx, const struct dot_row *d)
 		e = part_parse(v->keys, record.p, record.len, true, &p);
 		if (!e && !dot_eq(p.stamp.dot, d->dot))
 			e = -EBADMSG;
-		if (!e || e == -EBADMSG)
-			part_fini(&p);
+		part_fini(&p);
 	}
 	if (s->open) {
 		s->c->r->records++;

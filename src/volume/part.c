@@ -135,10 +135,8 @@ int part_parse(const struct keyring *k, const uint8_t *record, size_t len, bool 
 			e = part_decode_body(&p, body.p, body.len);
 	}
 	buf_fini(&body);
-	if (e) {
+	if (e)
 		part_fini(&p);
-		return e;
-	}
-	*ret = p;
-	return 0;
+	*ret = p; /* empty where it failed */
+	return e;
 }

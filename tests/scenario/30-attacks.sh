@@ -120,10 +120,22 @@ rm "$W/a.store/volume"; code 4 "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile
 
 say "bits in journal.db"
 restore
-mnt a; listing "$W/a" > "$W/list.ref"; (cd "$W/a" && find . -type f -print0 | sort -z | xargs -0 sha256sum) > "$W/sums.ref"
+mnt a
+# names, links and attributes enough for indexes of several pages
+python3 - "$W/a" <<'P'
+import os, sys
+for d in range(6):
+    os.mkdir("%s/d%d" % (sys.argv[1], d))
+    for i in range(60):
+        p = "%s/d%d/n%d" % (sys.argv[1], d, i); open(p, "wb").write(b"%d-%d " % (d, i) * (i * 3)); os.setxattr(p, "user.k", b"v%d" % i); os.chmod(p, 0o600 + i % 8)
+        if i % 9 == 0: os.link(p, p + "l")
+        if i % 7 == 0: os.symlink("t%d" % i, p + "s")
+P
+umnt a; mnt a
+listing "$W/a" > "$W/list.ref"; (cd "$W/a" && find . -type f -print0 | sort -z | xargs -0 sha256sum) > "$W/sums.ref"
 root_ref=$(root a); umnt a; rm -rf "$W/clean"; cp -a "$W/a.store" "$W/clean"
 noticed=0
-for seed in $(seq "${FLIPS:-10}"); do
+for seed in $(seq "${FLIPS:-25}"); do
     restore
     python3 -c "
 import os, random
@@ -140,7 +152,11 @@ f = open(p, 'r+b'); off = r.randrange(n); f.seek(off); b = f.read(1); f.seek(off
         # a directory's size, link count and times follow its entries: compare files only
         grep -v ' d ' "$W/list" | comm -13 <(sort "$W/list.ref") <(sort) > "$W/wrong"
         [ -s "$W/wrong" ] && fail "journal flip $seed: wrong attributes served: $(head -2 "$W/wrong")"
-        cmp -s "$W/sums" "$W/sums.ref" && [ "$(root a)" = "$root_ref" ] || noticed=$((noticed + 1))
+        r=$(root a); [ -n "$r" ] || { fail "journal flip $seed: the daemon does not answer"; umount -l "$W/a"; continue; }
+        if ! cmp -s "$W/list" "$W/list.ref" || ! cmp -s "$W/sums" "$W/sums.ref" || [ "$r" != "$root_ref" ]; then
+            noticed=$((noticed + 1))
+            [ "$r" != "$root_ref" ] || code 4 "$TWOFOLD" check "$W/a"
+        fi
         umnt a
     else
         rc=$?
@@ -148,4 +164,4 @@ f = open(p, 'r+b'); off = r.randrange(n); f.seek(off); b = f.read(1); f.seek(off
         noticed=$((noticed + 1))
     fi
 done
-say "$noticed of ${FLIPS:-10} flips in journal.db changed something that was noticed (the others hit unused bytes)"
+say "$noticed of ${FLIPS:-25} flips in journal.db changed something that was noticed (the others hit unused bytes)"

@@ -14,6 +14,7 @@ echo a > "$W/a/d/g"; echo b > "$W/b/d/g"
 insync a b; same a b
 "$TWOFOLD" conflicts "$W/a" > "$W/list"
 equal "conflicts listed" "$(wc -l < "$W/list")" 5
+code 0 "$TWOFOLD" check "$W/a"; code 0 "$TWOFOLD" check "$W/b" # a conflict is no damage
 copy() { (cd "$W/a" && find . -name "$1.conflict-*" | sed 's,^./,,'); }
 content() { cat "$W/$1/$2"; }
 
@@ -40,3 +41,4 @@ grep -q '^f[12]\.' "$W/list" && fail "settled conflicts are listed: $(cat "$W/li
 code 1 "$TWOFOLD" conflicts "$W/a" keep f1.txt
 code 1 "$TWOFOLD" conflicts "$W/a" restore nothing
 code 2 "$TWOFOLD" conflicts "$W/a" keep
+code 0 "$TWOFOLD" check "$W/a"; code 0 "$TWOFOLD" check "$W/b"

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <mntent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,15 +118,28 @@ static int build_args(const struct mount *m, struct fuse_args *args)
 	return r ? r : add_fsname(args, o->fsname ? o->fsname : volume_path(m->v));
 }
 
+/* Is what is mounted there, on top, a mount of this store? Its process is at its end then: this one holds the store's lock. The kernel answers from its cache for a moment. */
+static bool is_former_mount(const char *path, const char *fsname)
+{
+	FILE *f = setmntent("/proc/self/mounts", "r");
+	const struct mntent *e;
+	bool is = false;
+	while (f && (e = getmntent(f)))
+		if (!strcmp(e->mnt_dir, path))
+			is = !strcmp(e->mnt_type, "fuse.twofold") && !strcmp(e->mnt_fsname, fsname);
+	if (f)
+		endmntent(f);
+	return is;
+}
+
 /* A killed process leaves a mount that answers ENOTCONN: taken away, as it can serve nobody. */
-static int clear_dead_mount(const char *path)
+static int clear_dead_mount(const char *path, const char *fsname)
 {
 	struct stat st;
 	for (int tries = 0; tries < 16; tries++) {
-		if (!stat(path, &st))
-			return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
-		if (errno != ENOTCONN && errno != ECONNABORTED)
-			return -errno;
+		int r = stat(path, &st) ? -errno : S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+		if (r != -ENOTCONN && r != -ECONNABORTED && !is_former_mount(path, fsname))
+			return r;
 		log_info("%s: taking away the dead mount of a process that was killed", path);
 		if (unmount_path(path, true))
 			return -ENOTCONN;
@@ -241,7 +255,7 @@ static void end_threads(struct mount *m)
 
 static int run(struct mount *m)
 {
-	int r = clear_dead_mount(m->path);
+	int r = clear_dead_mount(m->path, m->o->fsname ? m->o->fsname : volume_path(m->v));
 	if (!r)
 		r = mount_session(m);
 	if (r)

@@ -299,8 +299,23 @@ static int unlock(struct volume *v, const void *secret, size_t len, enum slot_ki
 	return e;
 }
 
+/* The write-ahead log of the journal goes with a clean stop; where it is there, the redo log may hold what nothing else does. */
+static bool redo_is_lost(struct volume *v)
+{
+	struct stat st;
+
+	return fstatat(v->dirfd, "redo", &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT && !fstatat(v->dirfd, "journal.db-wal", &st, AT_SYMLINK_NOFOLLOW) &&
+	       st.st_size;
+}
+
 static int open_journal(struct volume *v)
 {
+	if (redo_is_lost(v)) {
+		log_error("%s: the redo log (the file `redo`) is missing, and the last stop was not clean: what was written last may lie in it alone. Put it back, or join anew "
+			  "from a peer",
+			  v->path);
+		return -EUCLEAN;
+	}
 	int e = journal_open(v->path, false, v->options.read_only, &v->journal);
 
 	if (e == -ENOENT) {

@@ -66,3 +66,22 @@ code 2 "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile=$PASS,nosuchoption"
 code 1 "$TWOFOLD" mount "$W/a.store" "$W/nowhere" -o "passfile=$PASS"
 is_mounted && fail "mounted though refused"
 mnt a; all_there "after refusals"; umnt a
+say "killed and mounted again at once, while programs write: the dead mount is gone"
+mnt a
+python3 - "$W/a" <<'P' & writer=$!
+import os, sys, time
+end, i = time.time() + 60, 0
+while time.time() < end:
+    i += 1
+    try:
+        with open("%s/w%d" % (sys.argv[1], i % 50), "wb") as f: f.write(os.urandom(100000))
+    except OSError: time.sleep(0.001)
+P
+pids+=("$writer")
+for i in $(seq 12); do
+    sleep 0.1; p=$(daemon_pid a); kill -9 "$p"; mnt a
+    equal "mounts at the mountpoint" "$(grep -c " $W/a fuse" /proc/self/mounts)" 1
+done
+kill "$writer"; wait "$writer" 2> /dev/null
+umnt a
+equal "mounts left" "$(grep -c " $W/a fuse" /proc/self/mounts)" 0

@@ -118,6 +118,16 @@ truncate -s 100 "$W/a.store/volume"; code 4 "$TWOFOLD" mount "$W/a.store" "$W/a"
 : > "$W/a.store/volume"; code 4 "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile=$PASS"
 rm "$W/a.store/volume"; code 4 "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile=$PASS"
 
+say "the redo log is taken away after a kill"
+restore
+mnt a; echo kept > "$W/a/kept"; sync "$W/a/kept"; dd if=/dev/zero of="$W/a/kept" bs=1 count=2 conv=notrunc,fsync status=none
+kill9 a; mv "$W/a.store/redo" "$W/redo"
+code 4 "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile=$PASS"
+grep -q 'redo log' "$W/err" || fail "no clear message: $(cat "$W/err")"
+mv "$W/redo" "$W/a.store/redo"; mnt a
+equal "what was synced" "$(od -An -c "$W/a/kept" | tr -d ' ')" '\0\0pt\n'
+umnt a; rm "$W/a.store/redo"; mnt a; umnt a # after a clean stop it holds nothing
+
 say "bits in journal.db"
 restore
 mnt a

@@ -1,5 +1,5 @@
 #!/bin/sh
-# one.sh RESULTS NAME COMMAND...: runs one test of run.sh. Prints its line, with the end of what it wrote where it failed, and adds "ok|failed|skipped NAME" to RESULTS.
+# one.sh RESULTS NAME COMMAND...: runs one test, of run.sh or soak.sh. Prints its line, with the end of what it wrote where it failed, and adds "ok|failed|skipped NAME" to RESULTS.
 results=$1 name=$2; shift 2
 log=$(mktemp) rc=0
 start=$(date +%s)
@@ -12,7 +12,7 @@ took=$(($(date +%s) - start))
     case $rc in
     0) echo "ok      $name ($took s)"; echo "ok $name" >&9 ;;
     77) echo "skipped $name: $(sed -n 's/^SKIP: //p' "$log" | tail -1)"; echo "skipped $name" >&9 ;;
-    *) echo "FAILED  $name (exit $rc, $took s)"; tail -n 40 "$log" | sed 's/^/        /'; echo "failed $name" >&9 ;;
+    *) echo "FAILED  $name (exit $rc, $took s)"; tail -n 60 "$log" | sed 's/^/        /'; echo "failed $name" >&9 ;;
     esac
 } 9>> "$results"
 rm -f "$log"

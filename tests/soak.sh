@@ -11,16 +11,10 @@ sh examples/install-packages.sh attr acl rsync git sqlite3 python3 iproute2 xfsp
 [ -f build/build.ninja ] || meson setup build > /dev/null
 ninja -C build -j 2 | tail -1
 parts=${*:-asan tsan fuzz sim kill power churn programs suites million frugal}
-passed=0 failed=0
-count() { # NAME COMMAND...
-    name=$1; shift
-    start=$(date +%s); log=$(mktemp); rc=0
-    "$@" > "$log" 2>&1 || rc=$?
-    if [ "$rc" = 77 ]; then echo "skipped $name: $(sed -n 's/^SKIP: //p' "$log" | tail -1)"
-    elif [ "$rc" = 0 ]; then passed=$((passed + 1)); echo "ok      $name ($(($(date +%s) - start)) s)"
-    else failed=$((failed + 1)); echo "FAILED  $name (exit $rc)"; tail -n 60 "$log" | sed 's/^/        /'; fi
-    rm -f "$log"
-}
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+count() { sh tests/one.sh "$results" "$@"; } # NAME COMMAND...
+ended() { grep -c "^$1 " "$results" || true; }
 setup() { # FOLDER OPTIONS...
     dir=$1; shift
     [ -f "$dir/build.ninja" ] || CC=clang meson setup "$dir" -Db_lundef=false "$@" > /dev/null
@@ -68,5 +62,5 @@ for part in $parts; do
     *) echo "no such part: $part" >&2; exit 2 ;;
     esac
 done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+echo "$(ended ok) passed, $(ended failed) failed"
+[ "$(ended failed)" = 0 ]

@@ -36,7 +36,6 @@ static void op_init(void *userdata, struct fuse_conn_info *c)
 	if (!m->read_only)
 		want(c, FUSE_CAP_WRITEBACK_CACHE);
 	m->writeback = c->want & FUSE_CAP_WRITEBACK_CACHE;
-	m->kernel_times = m->writeback;
 	m->fallocate_times = m->writeback && c->proto_minor >= KERNEL_6_1;
 	m->no_open = c->capable & FUSE_CAP_NO_OPEN_SUPPORT;
 	m->no_opendir = c->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
@@ -95,6 +94,9 @@ static int add_fsname(struct fuse_args *args, const char *fsname)
 	return b.err || fuse_opt_add_arg(args, (const char *)b.p) ? -ENOMEM : 0;
 }
 
+/* What the list of mounts shows as the device. */
+static const char *fsname_of(const struct mount *m) { return m->o->fsname ? m->o->fsname : volume_path(m->v); }
+
 static int build_args(const struct mount *m, struct fuse_args *args)
 {
 	const struct mount_options *o = m->o;
@@ -115,7 +117,7 @@ static int build_args(const struct mount *m, struct fuse_args *args)
 	for (size_t i = 0; !r && i < sizeof(all) / sizeof(*all); i++)
 		if (all[i].on && fuse_opt_add_arg(args, all[i].arg))
 			r = -ENOMEM;
-	return r ? r : add_fsname(args, o->fsname ? o->fsname : volume_path(m->v));
+	return r ? r : add_fsname(args, fsname_of(m));
 }
 
 /* Is what is mounted there, on top, a mount of this store? Its process is at its end then: this one holds the store's lock. The kernel answers from its cache for a moment. */
@@ -255,7 +257,7 @@ static void end_threads(struct mount *m)
 
 static int run(struct mount *m)
 {
-	int r = clear_dead_mount(m->path, m->o->fsname ? m->o->fsname : volume_path(m->v));
+	int r = clear_dead_mount(m->path, fsname_of(m));
 	if (!r)
 		r = mount_session(m);
 	if (r)

@@ -60,10 +60,9 @@ struct mount {
 	struct fuse_session *se;
 	char *path; /* absolute */
 	dev_t dev;  /* set by the syncer before it calls ready */
-	atomic_bool writeback; /* settled by INIT, on a thread of its own */
+	atomic_bool writeback; /* settled by INIT, on a thread of its own. Times of regular files are the kernel's then: it sends them by SETATTR */
 	bool read_only, no_open, no_opendir;
-	bool kernel_times;     /* times of regular files are the kernel's: it sets them before or after each change of bytes and sends them by SETATTR */
-	bool fallocate_times;  /* and of a FALLOCATE too */
+	bool fallocate_times; /* the kernel counts a FALLOCATE as a change, as it does others under writeback */
 
 	pthread_key_t worker_key;
 	uint64_t init_unique;  /* unique of INIT while its reply is awaited, then 0; INIT is alone on the wire */

@@ -151,7 +151,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	const struct worker *w = worker_self(m);
 	bool from_cache = fi->writepage;
 	bool kill = w && w->write_flags & FUSE_WRITE_KILL_SUIDGID;
-	int r = volume_write(m->v, ino, (uint64_t)off, buf, size, !m->kernel_times, kill);
+	int r = volume_write(m->v, ino, (uint64_t)off, buf, size, !m->writeback, kill);
 	if (r)
 		mount_fail(req, r);
 	else
@@ -201,7 +201,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t off_from, struct 
 	uint64_t t = stats_now_ns();
 	uint64_t done = 0;
 	int r = flags ? -EINVAL
-		      : volume_copy_range(m->v, from, (uint64_t)off_from, to, (uint64_t)off_to, len < COPY_MAX ? len : COPY_MAX, !m->kernel_times, &done);
+		      : volume_copy_range(m->v, from, (uint64_t)off_from, to, (uint64_t)off_to, len < COPY_MAX ? len : COPY_MAX, !m->writeback, &done);
 	if (r)
 		mount_fail(req, r);
 	else

@@ -39,16 +39,14 @@ void engine_give_up_waits(struct engine *e);
 
 /* Settings of a peering; replica from peering_find. The engine's forms act at once; the volume's are for a store that nobody has open.
  * 0; -ENOENT: no such peer. Remove makes it no member any more (replicated) and forgets the peering here. */
-/* Every member whose address is known and that is no peer here yet becomes one (to be dialed). *ret_new: how many did. */
-int peering_mesh(struct volume *v, uint32_t *ret_new);
-/* Tells the other members at which address this replica can be dialed ("": not known), where it has told none yet. enter: also where it is no member yet (of an
- * invited or joined volume). 0; -ENAMETOOLONG. */
-int peering_publish(struct volume *v, const char *address, bool enter);
 int engine_peer_pause(struct engine *e, uint64_t replica, bool paused);
 int engine_peer_remove(struct engine *e, uint64_t replica);
 int peering_ensure(struct volume *v, uint64_t replica); /* a peering without an address, if there is none */
 int peering_pause(struct volume *v, uint64_t replica, bool paused);
 int peering_remove(struct volume *v, uint64_t replica);
+/* Tells the other members at which address this replica can be dialed ("": not known), where it has told none yet. enter: also where it is no member yet (of an
+ * invited or joined volume). 0; -ENAMETOOLONG. */
+int peering_publish(struct volume *v, const char *address, bool enter);
 /* Its peers as a store that nobody serves knows them: disconnected or paused, with what they have not acknowledged. Owned by the caller. */
 int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n);
 /* A peer by its replica name, or by its replica id as 16 hex digits. 0; -ENOENT; -ENOTUNIQ: several of this name. */

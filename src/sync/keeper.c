@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "engine_state.h"
 #include "log.h"
+#include "peering.h"
 
 #define KEEP_MS 1000
 #define REFRESH_ROUNDS 5       /* rounds of the keeper after which peers and members are read again unasked */
@@ -79,19 +81,11 @@ static void merge_peer(struct engine *e, const struct peer_config *g, const stru
 	p->removed = m->removed;
 }
 
-static const struct member *member_of(const struct member *m, const uint64_t *replica, uint32_t n, uint64_t which)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (replica[i] == which)
-			return &m[i];
-	return NULL;
-}
-
 /* What the settings say now is done to the connections. Locked. */
-static void heed_settings(struct engine *e, const struct member *m, const uint64_t *replica, uint32_t n_member)
+static void heed_settings(struct engine *e, const struct known *k)
 {
 	for (struct connection *c = e->connections; c; c = c->next) {
-		const struct member *of = c->up ? member_of(m, replica, n_member, c->peer) : NULL;
+		const struct member *of = c->up ? known_member(k, c->peer) : NULL;
 		const struct peering *p = c->up ? engine_find(e, c->peer) : NULL;
 
 		if (of && of->removed)
@@ -103,26 +97,21 @@ static void heed_settings(struct engine *e, const struct member *m, const uint64
 
 static void refresh(struct engine *e)
 {
-	struct peer_config *g = NULL;
-	struct member *m = NULL;
-	uint64_t *replica = NULL, *gone = NULL;
-	uint32_t n = 0, n_member = 0, n_gone = 0;
-	uint32_t fresh;
-	int err = peering_mesh(e->v, &fresh);
+	CLEANUP(known_fini) struct known k = {0};
+	CLEANUP_FREE uint64_t *gone = NULL;
+	uint32_t n_gone = 0;
+	int err = known_read(e->v, &k);
 
-	if (!err)
-		err = volume_peers(e->v, &g, &n);
-	if (!err)
-		err = volume_members(e->v, &m, &replica, &n_member);
+	err = err ? err : known_mesh(e->v, &k);
 	if (err) {
 		log_error("peers cannot be read: %s", strerror(-err));
-		goto out;
+		return;
 	}
 	pthread_mutex_lock(&e->lock);
 	for (uint32_t i = 0; i < e->n_peering; i++)
 		e->peering[i].seen = false;
-	for (uint32_t i = 0; i < n; i++)
-		merge_peer(e, &g[i], member_of(m, replica, n_member, g[i].replica));
+	for (uint32_t i = 0; i < k.n_peers; i++)
+		merge_peer(e, &k.peers[i], known_member(&k, k.peers[i].replica));
 	gone = calloc(e->n_peering + 1, sizeof *gone);
 	for (uint32_t i = 0; i < e->n_peering;) {
 		if (e->peering[i].seen || !gone) {
@@ -132,16 +121,11 @@ static void refresh(struct engine *e)
 		gone[n_gone++] = e->peering[i].replica;
 		e->peering[i] = e->peering[--e->n_peering];
 	}
-	heed_settings(e, m, replica, n_member);
+	heed_settings(e, &k);
 	engine_event(e); /* who waits for all peers may wait for fewer now */
 	pthread_mutex_unlock(&e->lock);
 	for (uint32_t i = 0; i < n_gone; i++)
 		volume_drop_peer_status(e->v, gone[i]);
-out:
-	free(gone);
-	free(g);
-	free(m);
-	free(replica);
 }
 
 /* Dials whom it is time to dial; returns how long until the next one, at most KEEP_MS. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine_state.h"
+#include "peering.h"
 
 static void publish_peering(struct peer_status *st, const struct peering *p)
 {
@@ -64,13 +65,8 @@ void engine_publish_absent(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 	for (uint32_t i = 0; i < n; i++) {
 		struct vector has = {0};
-		struct backlog b = {0};
 
-		if (!volume_peer_knowledge(e->v, list[i].replica, &has) && !volume_backlog(e->v, &has, &b)) {
-			list[i].backlog_parts = b.parts;
-			list[i].backlog_files = b.files;
-			list[i].backlog_bytes = b.bytes;
-			list[i].oldest_ns = b.oldest_ns;
+		if (!peering_backlog(e->v, &list[i], &has)) {
 			pthread_mutex_lock(&e->lock);
 			const struct peering *p = engine_find(e, list[i].replica);
 			if (p)

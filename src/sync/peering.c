@@ -6,35 +6,28 @@
 
 #include "cleanup.h"
 #include "engine.h"
+#include "peering.h"
 
-/* What the volume knows of others: its members, and which of them are peers here. */
-struct known {
-	struct peer_config *peers;
-	struct member *members;
-	uint64_t *replicas; /* of the members */
-	uint32_t n_peers, n_members;
-};
-
-static void known_fini(struct known *k)
+void known_fini(struct known *k)
 {
 	free(k->peers);
 	free(k->members);
 	free(k->replicas);
 }
 
-static int known_read(struct volume *v, struct known *ret)
+int known_read(struct volume *v, struct known *ret)
 {
+	*ret = (struct known){0};
 	int err = volume_peers(v, &ret->peers, &ret->n_peers);
 
 	return err ? err : volume_members(v, &ret->members, &ret->replicas, &ret->n_members);
 }
 
-/* NULL: no member. */
-static const char *name_of(const struct known *k, uint64_t replica)
+const struct member *known_member(const struct known *k, uint64_t replica)
 {
 	for (uint32_t i = 0; i < k->n_members; i++)
 		if (k->replicas[i] == replica)
-			return k->members[i].name;
+			return &k->members[i];
 	return NULL;
 }
 
@@ -49,10 +42,10 @@ int peering_find(struct volume *v, const char *name, uint64_t *ret_replica)
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < k.n_peers; i++) {
-		const char *is = name_of(&k, k.peers[i].replica);
+		const struct member *m = known_member(&k, k.peers[i].replica);
 
 		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)k.peers[i].replica);
-		if (!strcasecmp(hex, name) || (is && !strcmp(is, name))) {
+		if (!strcasecmp(hex, name) || (m && !strcmp(m->name, name))) {
 			replica = k.peers[i].replica;
 			found++;
 		}
@@ -71,20 +64,19 @@ static bool is_peer(const struct peer_config *p, uint32_t n, uint64_t replica)
 	return false;
 }
 
-static void absent_status(struct volume *v, const struct peer_config *p, struct peer_status *ret)
+int peering_backlog(struct volume *v, struct peer_status *st, struct vector *ret_has)
 {
-	struct vector has = {0};
 	struct backlog b = {0};
+	int err = volume_peer_knowledge(v, st->replica, ret_has);
 
-	*ret = (struct peer_status){.replica = p->replica, .state = p->paused ? PEER_PAUSED : PEER_DISCONNECTED};
-	memcpy(ret->address, p->address, sizeof ret->address);
-	if (!volume_peer_knowledge(v, p->replica, &has) && !volume_backlog(v, &has, &b)) {
-		ret->backlog_parts = b.parts;
-		ret->backlog_files = b.files;
-		ret->backlog_bytes = b.bytes;
-		ret->oldest_ns = b.oldest_ns;
-	}
-	vector_fini(&has);
+	err = err ? err : volume_backlog(v, ret_has, &b);
+	if (err)
+		return err;
+	st->backlog_parts = b.parts;
+	st->backlog_files = b.files;
+	st->backlog_bytes = b.bytes;
+	st->oldest_ns = b.oldest_ns;
+	return 0;
 }
 
 int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n)
@@ -98,9 +90,15 @@ int peering_statuses(struct volume *v, struct peer_status **ret, uint32_t *ret_n
 	if (!s)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < k.n_peers; i++) {
-		const char *name = name_of(&k, k.peers[i].replica);
-		absent_status(v, &k.peers[i], &s[i]);
-		snprintf(s[i].name, sizeof s[i].name, "%s", name ? name : "?");
+		const struct peer_config *p = &k.peers[i];
+		const struct member *m = known_member(&k, p->replica);
+		struct vector has = {0};
+
+		s[i] = (struct peer_status){.replica = p->replica, .state = p->paused ? PEER_PAUSED : PEER_DISCONNECTED};
+		memcpy(s[i].address, p->address, sizeof s[i].address);
+		snprintf(s[i].name, sizeof s[i].name, "%s", m ? m->name : "?");
+		(void)peering_backlog(v, &s[i], &has);
+		vector_fini(&has);
 	}
 	*ret = s;
 	*ret_n = k.n_peers;
@@ -117,22 +115,24 @@ int peering_ensure(struct volume *v, uint64_t replica)
 	return err || is_peer(peers, n, replica) ? err : volume_set_peer(v, &fresh);
 }
 
-int peering_mesh(struct volume *v, uint32_t *ret_new)
+int known_mesh(struct volume *v, struct known *k)
 {
-	CLEANUP(known_fini) struct known k = {0};
-	int err = known_read(v, &k);
+	uint32_t fresh = 0;
+	int err = 0;
 
-	*ret_new = 0;
-	for (uint32_t i = 0; i < k.n_members && !err; i++) {
+	for (uint32_t i = 0; i < k->n_members && !err; i++) {
 		/* without an address of its own: the member's is dialed, also after it has changed */
-		struct peer_config fresh = {.replica = k.replicas[i]};
+		struct peer_config p = {.replica = k->replicas[i]};
 
-		if (!k.members[i].address[0] || k.members[i].removed || k.replicas[i] == volume_header(v)->replica || is_peer(k.peers, k.n_peers, k.replicas[i]))
+		if (!k->members[i].address[0] || k->members[i].removed || p.replica == volume_header(v)->replica || is_peer(k->peers, k->n_peers, p.replica))
 			continue;
-		err = volume_set_peer(v, &fresh);
-		*ret_new += !err;
+		err = volume_set_peer(v, &p);
+		fresh += !err;
 	}
-	return err;
+	if (err || !fresh)
+		return err;
+	known_fini(k);
+	return known_read(v, k);
 }
 
 int peering_publish(struct volume *v, const char *address, bool enter)

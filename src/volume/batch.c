@@ -302,10 +302,9 @@ static int hand_out(struct batch *b, struct want *w, const struct content_want *
 
 	if (!e && w->w.length >= RESUME_MIN_BYTES)
 		e = make_sink(b, w);
-	if (!e)
-		resume_ranges(w);
 	if (e)
 		return e;
+	resume_ranges(w);
 	w->state = WANT_OUT;
 	*ret = &w->w;
 	return 1;

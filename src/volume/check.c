@@ -74,6 +74,7 @@ static int find_by_indexes(struct check *c, const struct link_row *l, const stru
 {
 	struct journal *j = c->v->journal;
 	struct seek by_tag = {.row = l->row}, by_parent = by_tag, by_node = by_tag;
+	bool few = n->links <= SEEK_LINKS_MAX;
 	uint64_t row = 0;
 	int e = journal_link_by_id(j, &l->id, &row);
 
@@ -83,9 +84,9 @@ static int find_by_indexes(struct check *c, const struct link_row *l, const stru
 		e = journal_links_by_tag(j, l->tag, is_it, &by_tag);
 	if (!e && l->live)
 		e = journal_links_of_parent(j, l->parent, l->row - 1, first_is_it, &by_parent);
-	if (!e && n->links <= SEEK_LINKS_MAX)
+	if (!e && few)
 		e = journal_links_of_node(j, l->node, is_it, &by_node);
-	if (!e && ((l->live && (!by_tag.found || !by_parent.found)) || (n->links <= SEEK_LINKS_MAX && !by_node.found)))
+	if (!e && ((l->live && (!by_tag.found || !by_parent.found)) || (few && !by_node.found)))
 		e = -ENOENT;
 	return e;
 }
@@ -94,14 +95,11 @@ static int find_by_indexes(struct check *c, const struct link_row *l, const stru
 static int agrees(struct check *c, const struct link_row *l, const struct id *parent, const struct id *node)
 {
 	struct part p;
-	uint8_t tag[16];
 	int e = part_parse(c->v->keys, l->place.p, l->place.len, true, &p);
 
 	if (e)
 		return e == -ENOMEM ? e : 0;
-	keyring_index_tag(c->v->keys, &p.place.parent, p.place.name, p.place.name_len, tag);
-	if (p.kind != PART_PLACE || !id_eq(&p.id, &l->id) || !id_eq(&p.place.parent, parent) || !id_eq(&p.place.node, node) || memcmp(tag, l->tag, sizeof tag) ||
-	    (!l->live && !l->deletions))
+	if (!place_is_of(c->v, &p, l) || !id_eq(&p.place.parent, parent) || !id_eq(&p.place.node, node) || (!l->live && !l->deletions))
 		e = -EUCLEAN;
 	part_fini(&p);
 	return e;

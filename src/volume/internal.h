@@ -336,6 +336,8 @@ int vlink_deletions(struct volume *v, struct vlink *l); /* loads vlink.deletion 
 int vlink_deletion_add(struct vlink *l, struct vdeletion **ret);
 /* Is it covered: has one of its deletions (loaded) seen its present place? */
 bool vlink_covered(const struct vlink *l);
+/* Is this opened part the place of that row: its link, and the name and directory that the row's tag says? */
+bool place_is_of(const struct volume *v, const struct part *p, const struct link_row *r);
 /* Calls fn for each link of a node, dead ones too (memory and journal merged). fn may not add or drop links. 1 from fn stops. */
 int vnode_links(struct volume *v, struct vnode *n, vlink_fn *fn, void *ctx);
 /* Live links recorded in directory dir with row > after, in row order, at most max; pointers valid until tree_unlock. */

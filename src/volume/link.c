@@ -169,23 +169,28 @@ static int set_name(struct vlink *l, const void *name, size_t len)
 	return 0;
 }
 
+bool place_is_of(const struct volume *v, const struct part *p, const struct link_row *r)
+{
+	uint8_t tag[16];
+
+	if (p->kind != PART_PLACE || !id_eq(&p->id, &r->id))
+		return false;
+	keyring_index_tag(v->keys, &p->place.parent, p->place.name, p->place.name_len, tag);
+	return !memcmp(tag, r->tag, sizeof tag);
+}
+
 static int take_place(struct volume *v, struct vlink *l, const struct link_row *r)
 {
 	struct part p;
-	uint8_t tag[16];
 	int e = part_parse(v->keys, r->place.p, r->place.len, true, &p);
 
 	if (e)
 		return e;
-	if (p.kind != PART_PLACE || !id_eq(&p.id, &r->id)) {
+	if (!place_is_of(v, &p, r)) {
 		part_fini(&p);
 		return -EUCLEAN;
 	}
-	keyring_index_tag(v->keys, &p.place.parent, p.place.name, p.place.name_len, tag);
-	if (memcmp(tag, r->tag, sizeof tag))
-		e = -EUCLEAN;
-	if (!e)
-		e = set_name(l, p.place.name, p.place.name_len);
+	e = set_name(l, p.place.name, p.place.name_len);
 	l->node_id = p.place.node;
 	l->parent_id = p.place.parent;
 	l->parent_before = p.place.parent_before;

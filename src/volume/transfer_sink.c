@@ -170,56 +170,18 @@ static int check_identity(const struct transfer_sink *s, struct reader *r)
 	return 0;
 }
 
-/* Takes what the page with this entry changes into the root. */
-static int root_change(struct transfer_sink *s, uint64_t page, const uint8_t *entry)
-{
-	uint8_t old[TAG_ENTRY_LEN];
-	struct root term;
-
-	keyring_page_term(s->e.keys, page, entry, &term);
-	root_add(&s->root, &term);
-	if (!content_has_page(&s->base.content, page))
-		return 0;
-	int r = object_read_entries(s->base.object, page, 1, old);
-	if (r < 0)
-		return r;
-	keyring_page_term(s->e.keys, page, old, &term);
-	root_sub(&s->root, &term);
-	return 0;
-}
+static bool same_held(const struct held_content *a, const struct held_content *b) { return id_eq(&a->node, &b->node) && dot_eq(a->dot, b->dot) && root_eq(&a->root, &b->root); }
 
 static int start_ranges(struct transfer_sink *s, bool resumed, struct reader *r)
 {
-	uint8_t entries[TRANSFER_RUN_PAGES * TAG_ENTRY_LEN], *buf;
-	uint64_t first = resumed ? read_u64(r) : 0, at = 0;
-	int e = 0;
-
-	if (r->bad)
-		return -EPROTO;
-	s->root = s->base.content.root;
 	if (!resumed) {
 		spool_close(s, false);
 		return spool_open(s);
 	}
-	if (s->spool.fd < 0 || first != s->spool.next || !id_eq(&s->spool.base.node, &s->base_name.node) || !dot_eq(s->spool.base.dot, s->base_name.dot) ||
-	    !root_eq(&s->spool.base.root, &s->base_name.root))
-		return -ENODATA;
-	if (!(buf = malloc((size_t)TRANSFER_RUN_PAGES * PAGE_LEN)))
-		return -ENOMEM;
-	for (uint32_t i = 0; e == 0 && i < s->spool.pages.n; i++) {
-		struct extent x = s->spool.pages.e[i];
-		for (uint64_t done = 0; e == 0 && done < x.count;) {
-			uint32_t n = x.count - done < TRANSFER_RUN_PAGES ? (uint32_t)(x.count - done) : TRANSFER_RUN_PAGES;
-			e = spool_read(&s->spool, at, n, entries, buf);
-			for (uint32_t k = 0; e == 0 && k < n; k++)
-				e = root_change(s, x.first + done + k, entries + (size_t)k * TAG_ENTRY_LEN);
-			done += n;
-			at += n;
-		}
-	}
-	free(buf);
-	s->next_page = first;
-	return e;
+	s->next_page = read_u64(r);
+	if (r->bad)
+		return -EPROTO;
+	return s->spool.fd >= 0 && s->next_page == s->spool.next && same_held(&s->spool.base, &s->base_name) ? 0 : -ENODATA;
 }
 
 static int start(struct transfer_sink *s, bool resumed, struct reader *r)
@@ -268,10 +230,7 @@ static int range_pages(struct transfer_sink *s, uint64_t first, uint32_t n, cons
 	uint8_t plain[PAGE_LEN];
 
 	for (uint32_t i = 0; i < n; i++) {
-		const uint8_t *entry = entries + (size_t)i * TAG_ENTRY_LEN;
-		int r = page_open(s->sealer, first + i, entry, sealed + (size_t)i * PAGE_LEN, plain);
-
-		r = r ? r : root_change(s, first + i, entry);
+		int r = page_open(s->sealer, first + i, entries + (size_t)i * TAG_ENTRY_LEN, sealed + (size_t)i * PAGE_LEN, plain);
 		if (r < 0)
 			return r;
 	}
@@ -308,12 +267,13 @@ static int pages_item(struct transfer_sink *s, struct reader *r)
 /* ---- end ---- */
 
 /* Takes the terms of [first, end) that the base has there out of the root. */
-static int sub_base(struct transfer_sink *s, uint64_t first, uint64_t end)
+static int sub_base(struct transfer_sink *s, uint64_t first, uint64_t end, struct root *root)
 {
+	uint64_t base_pages = pages_of(&s->base.content);
 	uint8_t entry[TAG_ENTRY_LEN];
 	struct root term;
 
-	for (uint64_t p = first; p < end; p++) {
+	for (uint64_t p = first; p < end && p < base_pages; p++) {
 		struct extent hole = extents_next(&s->base.content.holes, p);
 		if (hole.count && hole.first == p) {
 			p += hole.count - 1;
@@ -323,27 +283,33 @@ static int sub_base(struct transfer_sink *s, uint64_t first, uint64_t end)
 		if (r < 0)
 			return r;
 		keyring_page_term(s->e.keys, p, entry, &term);
-		root_sub(&s->root, &term);
+		root_sub(root, &term);
 	}
 	return 0;
 }
 
-static int end_ranges(struct transfer_sink *s)
+static int sub_base_extents(struct transfer_sink *s, const struct extents *x, struct root *root)
 {
-	uint64_t base_pages = pages_of(&s->base.content), pages = pages_of(&s->target);
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < s->target.holes.n; i++) {
-		struct extent h = s->target.holes.e[i];
-		uint64_t end = h.first + h.count < base_pages ? h.first + h.count : base_pages;
-		r = sub_base(s, h.first, end);
-	}
-	if (r == 0)
-		r = sub_base(s, pages, base_pages);
+	for (uint32_t i = 0; r == 0 && i < x->n; i++)
+		r = sub_base(s, x->e[i].first, x->e[i].first + x->e[i].count, root);
+	return r;
+}
+
+/* The base's root, with the pages that came in place of its own, without what is in holes or beyond the end. */
+static int end_ranges(struct transfer_sink *s)
+{
+	struct root root = s->base.content.root;
+
+	root_add(&root, &s->spool.sum);
+	int r = sub_base_extents(s, &s->spool.pages, &root);
+	r = r ? r : sub_base_extents(s, &s->target.holes, &root);
+	r = r ? r : sub_base(s, pages_of(&s->target), pages_of(&s->base.content), &root);
 	if (r < 0)
 		return r;
 	/* Something else than pages that fit: we hold it differently than the sender believes. */
-	return root_eq(&s->root, &s->target.root) ? 0 : -ENODATA;
+	return root_eq(&root, &s->target.root) ? 0 : -ENODATA;
 }
 
 static int end_object(struct transfer_sink *s)

@@ -25,6 +25,7 @@ struct spool {
 	uint64_t n;    /* pages */
 	uint64_t next; /* page after the last */
 	struct extents pages;
+	struct root sum; /* of the pages' terms */
 	struct held_content base;
 	bool named; /* it has a name, or cannot have one */
 };
@@ -47,7 +48,6 @@ struct transfer_sink {
 	struct page_sealer *sealer;
 	struct spool spool;
 	const struct object *writing; /* ranges are (half) written into it; only compared */
-	struct root root; /* RANGES: base's, with what came */
 	/* DELTA */
 	struct page_stream base_stream;
 	rs_job_t *job;

@@ -256,17 +256,14 @@ static int try_near(struct transfer_source *s, const struct transfer_lookup *l, 
 
 static int choose(struct transfer_source *s, const struct transfer_lookup *l, const struct transfer_bases *b, unsigned forms, uint64_t resume_page)
 {
-	bool go_on = forms & FORM_RESUME_RANGES && b->n_held;
-	uint64_t ranges_page = resume_page;
-	if (forms & FORM_RESUME_RANGES)
-		resume_page = 0;
+	uint64_t ranges_page = forms & FORM_RESUME_RANGES ? resume_page : 0, whole_page = resume_page - ranges_page;
 	/* What is there already beats building it anew, where it is much. */
-	bool delta = forms & FORM_DELTA && resume_page < s->stream.pages / 2;
+	bool delta = forms & FORM_DELTA && whole_page < s->stream.pages / 2;
 	int r = 0;
 
 	if (forms & FORM_RANGES)
 		r = try_ranges(s, l, b->held, b->n_held);
-	if (r == 1 && go_on && id_eq(&s->held.node, &b->held[0].node) && dot_eq(s->held.dot, b->held[0].dot)) {
+	if (r == 1 && ranges_page && id_eq(&s->held.node, &b->held[0].node) && dot_eq(s->held.dot, b->held[0].dot)) {
 		s->next = s->first_page = ranges_page;
 		return 0;
 	}
@@ -286,7 +283,7 @@ static int choose(struct transfer_source *s, const struct transfer_lookup *l, co
 		return -EOPNOTSUPP;
 	s->form = FORM_WHOLE;
 	/* Leading pages are counted up to the first hole: there a page number is its rank. */
-	s->next = s->stream.n && s->stream.run[0].page == 0 ? resume_page : 0;
+	s->next = s->stream.n && s->stream.run[0].page == 0 ? whole_page : 0;
 	if (s->next > (s->stream.n ? s->stream.run[0].count : 0))
 		s->next = s->stream.n ? s->stream.run[0].count : 0;
 	s->first_page = s->next;

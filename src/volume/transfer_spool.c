@@ -59,6 +59,23 @@ static void give_name(struct transfer_sink *s)
 	buf_fini(&head);
 }
 
+/* They stand in the file. */
+static int note(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t *entries)
+{
+	struct root term;
+	int r = extents_add(&s->spool.pages, first, n);
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < n; i++) {
+		keyring_page_term(s->e.keys, first + i, entries + (size_t)i * TAG_ENTRY_LEN, &term);
+		root_add(&s->spool.sum, &term);
+	}
+	s->spool.n += n;
+	s->spool.next = first + n;
+	return 0;
+}
+
 int spool_add(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t *entries, const uint8_t *sealed)
 {
 	uint8_t numbers[TRANSFER_RUN_PAGES][8];
@@ -75,11 +92,9 @@ int spool_add(struct transfer_sink *s, uint64_t first, uint32_t n, const uint8_t
 		return -errno;
 	if (put != (ssize_t)(n * RECORD_LEN))
 		return -ENOSPC;
-	int r = extents_add(&s->spool.pages, first, n);
+	int r = note(s, first, n, entries);
 	if (r)
 		return r;
-	s->spool.n += n;
-	s->spool.next = first + n;
 	if (s->spool.n >= NAMED_FROM && !s->spool.named)
 		give_name(s);
 	return 0;
@@ -124,12 +139,8 @@ static int next_record(struct transfer_sink *s, uint8_t *record, uint8_t *plain)
 	uint64_t page = le64_load(record);
 	if (page < p->next || !content_has_page(&s->target, page) || page_open(s->sealer, page, record + 8, record + 8 + TAG_ENTRY_LEN, plain))
 		return 0;
-	int r = extents_add(&p->pages, page, 1);
-	if (r)
-		return r;
-	p->n++;
-	p->next = page + 1;
-	return 1;
+	int r = note(s, page, 1, record + 8);
+	return r ? r : 1;
 }
 
 int spool_resume(struct transfer_sink *s)

@@ -4,6 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 sh examples/install-packages.sh attr
+echo "building twofold (the first time takes about half a minute on two cores)"
 [ -f build/build.ninja ] || meson setup build > /dev/null
 ninja -C build > /dev/null || ninja -C build
 t=$(pwd)/build/src/cli/twofold

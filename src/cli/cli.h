@@ -80,6 +80,8 @@ void run_options_fini(struct run_options *o);
 /* ---- target.c: a STORE or MOUNTPOINT argument ---- */
 /* If a daemon serves it: its control socket (malloc'ed) in *ret_socket and the store in *ret_store; else *ret_socket NULL and the store is arg. */
 int target_find(const char *arg, char **ret_store, char **ret_socket);
+/* Is there a store at this path? 0; -ENOENT, -ENOTDIR, -EACCES; -EUCLEAN: a directory, but no store. To be asked before a passphrase is. */
+int target_look(const char *store);
 /* Opens the store itself (asks for the key). */
 int target_open(const char *store, const struct key_source *key, struct volume **ret);
 
@@ -107,6 +109,10 @@ struct daemon_state {
 	int stop_fd; /* eventfd: headless stop */
 };
 int daemon_run(const char *store, const char *mountpoint, const struct run_options *o);
+
+/* ---- utab.c: what makes plain umount(8) wait, where it can be had (root, the helper installed) ---- */
+void utab_note(const char *store, const char *mountpoint); /* once mounted; a few ms */
+void utab_forget(const char *mountpoint);
 
 /* ---- sampler.c: history for the report, in the journal ---- */
 struct sampler;

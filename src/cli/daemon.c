@@ -33,6 +33,7 @@ struct daemon_run {
 	_Atomic(struct mount *) mount;
 	_Atomic bool stopping;
 	char *control;
+	bool said; /* why it failed was said where it was known */
 };
 
 /* Lets the waiting parent go with this exit code; on success standard error goes to the log alone from then on. */
@@ -65,6 +66,7 @@ static void on_ready(void *ctx, struct mount *m)
 	atomic_store(&d->mount, m);
 	if (atomic_load(&d->stopping))
 		mount_stop(m);
+	utab_note(volume_path(d->state.volume), d->state.mountpoint);
 	tell_parent(d, EXIT_DONE);
 }
 
@@ -134,6 +136,7 @@ static int start_engine(struct daemon_run *d, const struct run_options *o)
 	r = engine_new(d->state.volume, &eo, &d->engine);
 	if (r) {
 		log_error("listen=%s: %s", o->listen ? o->listen : "", r == -EINVAL ? "not ADDR:PORT" : strerror(-r));
+		d->said = true;
 		return r;
 	}
 	r = engine_start(d->engine);
@@ -156,7 +159,8 @@ static int serve_mount(struct daemon_run *d, const char *mountpoint, const struc
 	}
 	int r = mount_run(d->state.volume, mountpoint, &mo);
 
-	atomic_store(&d->mount, NULL);
+	if (atomic_exchange(&d->mount, NULL))
+		utab_forget(mountpoint);
 	return r;
 }
 
@@ -230,7 +234,7 @@ static int run(const char *store, const char *mountpoint, const struct run_optio
 		code = complain(r, store);
 	else {
 		r = serve(&d, mountpoint, o);
-		code = r ? complain(r, mountpoint ? mountpoint : store) : EXIT_DONE;
+		code = !r ? EXIT_DONE : d.said ? exit_for(r) : complain(r, mountpoint ? mountpoint : store);
 		if (r && d.ready_fd < 0 && !o->foreground) /* nobody reads standard error any more */
 			log_error("%s: ended: %s", mountpoint ? mountpoint : store, strerror(-r));
 	}

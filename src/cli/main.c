@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "keys.h"
 
@@ -131,7 +132,8 @@ int main(int argc, char **argv)
 			}
 			return c->run(argc - 1, argv + 1);
 		}
-	if (argc >= 3 && argv[1][0] != '-')
+	/* a store stands in the current directory or has a slash in its path; else it is a command mistyped */
+	if (argc >= 3 && argv[1][0] != '-' && (strchr(argv[1], '/') || !access(argv[1], F_OK)))
 		return mount_helper(argc, argv);
 	return usage_error("%s: no such command; 'twofold --help' lists them", argv[1]);
 }

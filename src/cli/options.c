@@ -119,7 +119,7 @@ static int set_flag(struct run_options *o, const char *word, bool mounting)
 	else if (mounting && !strcmp(word, "suid"))
 		o->suid = true;
 	else if (!mounting || !speaks_to_mount8(word))
-		return usage_error("option %s is not known", word);
+		return usage_error(!strcmp(word, "remount") ? "%s: a mount cannot be changed; unmount, and mount with the new options" : "option %s is not known", word);
 	return 0;
 }
 

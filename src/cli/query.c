@@ -33,13 +33,29 @@ static bool flush_local(struct query *q)
 	return ok;
 }
 
+/* What only a serving process can do, and why. */
+static const char *needs_daemon(int argc, char **argv)
+{
+	if (!strcmp(argv[0], "sync"))
+		return "only a replica that is mounted or served is in contact with peers";
+	if (!strcmp(argv[0], "scrub") && argc == 2)
+		return "only a replica that is mounted or served is scrubbed; `twofold check` looks at a store";
+	return NULL;
+}
+
 static int run_here(const char *store, int argc, char **argv, const struct key_source *key)
 {
 	static atomic_bool never;
 	struct buf out = {0}, err = {0};
 	struct volume *v;
-	int r = target_open(store, key, &v);
+	const char *needs = needs_daemon(argc, argv);
+	int r = target_look(store);
 
+	if (!r && needs) {
+		fprintf(stderr, "twofold: %s: %s: %s\n", argv[0], store, needs);
+		return EXIT_FAILED;
+	}
+	r = r ? r : target_open(store, key, &v);
 	if (r)
 		return complain(r, store);
 	struct query q = {v, NULL, &out, &err, &never, flush_local, NULL};

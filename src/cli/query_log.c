@@ -159,7 +159,7 @@ int query_deletions(struct query *q, int argc, char **argv)
 	if (r)
 		buf_printf(q->err, "twofold: deletions: %s\n", r == -ENOENT ? "none are held" : strerror(-r));
 	else
-		buf_printf(q->out, "%" PRIu32 " deletions %s, on all replicas\n", n, strcmp(what, "undo") ? "carried out" : "undone");
+		buf_printf(q->out, "%" PRIu32 " deletions %s; replicas that are not connected follow when they are\n", n, strcmp(what, "undo") ? "carried out" : "undone");
 	return r == -ENOENT ? EXIT_FAILED : exit_for(r);
 }
 

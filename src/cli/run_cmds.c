@@ -15,6 +15,8 @@ static int run(const char *store, const char *mountpoint, struct run_options *o)
 
 	if (!realpath(store, real_store))
 		r = complain(-errno, store);
+	else if ((r = target_look(real_store)))
+		r = complain(r, store);
 	else if (mountpoint && !realpath(mountpoint, real_mount) && errno != ENOTCONN)
 		r = complain(-errno, mountpoint);
 	else if (mountpoint && !strncmp(real_mount, real_store, strlen(real_store)) && strchr("/", real_mount[strlen(real_store)]))

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "progress.h"
 
 char *control_path(const char *store)
@@ -40,13 +42,24 @@ int target_find(const char *arg, char **ret_store, char **ret_socket)
 	return 0;
 }
 
+int target_look(const char *store)
+{
+	CLEANUP_CLOSE int dir = open(store, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return -errno;
+	return faccessat(dir, "volume", F_OK, 0) ? errno == ENOENT ? -EUCLEAN : -errno : 0;
+}
+
 int target_open(const char *store, const struct key_source *key, struct volume **ret)
 {
 	struct volume_options vo = {0};
 	struct secret s = {0};
 	struct progress_wait wait;
-	int r = secret_get(key, false, &s);
+	int r = target_look(store);
 
+	if (!r)
+		r = secret_get(key, false, &s);
 	if (r)
 		return r;
 	progress_wait_begin(&wait, "opening the store");

@@ -180,6 +180,10 @@ static int open_db(struct journal *j, const char *db_path, bool create)
 
 	if (!create && access(db_path, W_OK) && errno == EROFS)
 		return j->read_only ? open_unchanging(j, db_path) : -EROFS;
+	/* SQLite would make it as the umask says, and the -wal file like it */
+	CLEANUP_CLOSE int fd = create ? open(db_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+	if (create && fd < 0)
+		return -errno;
 	return journal_error(j, sqlite3_open_v2(db_path, &j->db, flags | (create ? SQLITE_OPEN_CREATE : 0), NULL));
 }
 

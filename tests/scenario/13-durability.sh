@@ -60,4 +60,26 @@ for i in $(seq "${KILLS:-10}"); do
 done
 for side in a b; do python3 "$W/verify.py" "$W/note" "$W/$side/" "" > "$W/verify" || fail "after all, $side: $(grep -m3 LOST "$W/verify" | tr '\n' ';')"; done
 say "$(tail -1 "$W/verify")"
+
+say "a new name, link, mode and xattr of a file that is stored already: its fsync stores them"
+cat > "$W/names.py" <<'P'
+import os, sys
+d, i = sys.argv[1:]
+def sync(p, flags=os.O_RDWR): f = os.open(p, flags); os.fsync(f); os.close(f)
+def make(n): p = "%s/%s.%s" % (d, n, i); open(p, "wb").write(b"x" * 10000); sync(p); return p
+def to(p, n): return "%s/%s.%s" % (d, n, i)
+p = make("old"); os.rename(p, to(p, "renamed")); sync(to(p, "renamed"))
+p = make("file"); os.link(p, to(p, "linked")); sync(p)
+p = make("mode"); os.chmod(p, 0o640); sync(p)
+os.mkdir(to(p, "dir")); sync(to(p, "dir"), os.O_RDONLY); os.rename(to(p, "dir"), to(p, "moved")); sync(to(p, "moved"), os.O_RDONLY)
+p = make("xattr"); os.setxattr(p, "user.a", b"v"); sync(p)
+P
+for i in 1 2 3; do
+    python3 "$W/names.py" "$W/a" "$i" || fail "writing"
+    kill9 a; mnt a "listen=127.0.0.1:$(port 1)"
+    for f in renamed linked moved; do check "$f, round $i" test -e "$W/a/$f.$i"; done
+    for f in old dir; do [ ! -e "$W/a/$f.$i" ] || fail "$f is still there, round $i"; done
+    equal "mode, round $i" "$(stat -c %a "$W/a/mode.$i")" 640
+    equal "xattr, round $i" "$(getfattr --absolute-names --only-values -n user.a "$W/a/xattr.$i")" v
+done
 umnt a; umnt b

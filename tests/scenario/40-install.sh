@@ -34,17 +34,25 @@ ok() { echo "ok $*"; }
 mount -a -T "$W/fstab"
 grep -q " $W/m1 fuse.twofold" /proc/self/mounts; ok mounted by mount -a
 echo hello > "$W/m1/file"
-umount "$W/m1"
-# the helper waits: the store is free at once
-twofold mount "$W/a.store" "$W/m1" -o "passfile=$PASS"
+# plain umount goes through the helper, which waits: the store is free when it returns, also where much is still to be written
+free() { flock_free "$1.store" || { echo "umount returned before $1.store was free"; exit 1; }; }
+flock_free() { python3 -c 'import fcntl, struct, sys; fcntl.fcntl(open(sys.argv[1] + "/lock", "r+"), 37, struct.pack("hhqqi4x", 1, 0, 0, 0, 0))' "$1" 2> /dev/null; }
+for i in 1 2 3; do
+    head -c 20M /dev/urandom > "$W/m1/large"
+    if flock_free "$W/a.store"; then echo "the lock of a mounted store can be had"; exit 1; fi
+    umount "$W/m1"
+    free "$W/a"
+    twofold mount "$W/a.store" "$W/m1" -o "passfile=$PASS"
+done
 [ "$(cat "$W/m1/file")" = hello ]; ok umount waits, content is there
 mount -T "$W/fstab" "$W/m2"
 grep " $W/m2 fuse.twofold" /proc/self/mounts | grep -q nosuid; ok noauto entry, nosuid
 umount "$W/m2"
 umount "$W/m1"
 mount -t twofold -o "passfile=$PASS,ro" "$W/a.store" "$W/m1"
-! touch "$W/m1/x" 2>/dev/null; ok ro
+if touch "$W/m1/x" 2> /dev/null; then exit 1; fi; ok ro
 umount "$W/m1"
+[ ! -s /run/mount/utab ] || ! grep -q "$W/" /run/mount/utab || { echo "lines left in utab"; exit 1; }
 rc=0; mount -t twofold -o "passfile=$PASS,nonsense" "$W/a.store" "$W/m1" 2> "$W/err" || rc=$?
 [ "$rc" != 0 ] && grep -q nonsense "$W/err"; ok unknown option refused by name
 I

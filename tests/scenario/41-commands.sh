@@ -46,6 +46,16 @@ grep -q unknown "$W/err" || fail "the unknown option is not named"
 code 2 "$t" mount "$W/k.store" "$W/k" -o "passfile=$W/second,fsync=quorum"
 code 4 "$t" mount "$W/full" "$W/k" -o "passfile=$PASS"
 code 1 "$t" mount "$W/nowhere" "$W/k" -o "passfile=$PASS"
+# what is wrong is said before a passphrase is asked for
+says() { local want=$1; shift; code "$@"; grep -q -e "$want" "$W/err" || fail "$*: says '$(tail -1 "$W/err")', not '$want'"; }
+says "No such file" 1 setsid "$t" status "$W/nowhere" < /dev/null
+says "not a twofold store" 4 setsid "$t" check "$W/full" < /dev/null
+says "not a twofold store" 4 setsid "$t" serve "$W/full" < /dev/null
+says "mounted or served" 1 setsid "$t" sync "$W/k.store" < /dev/null
+says "mounted or served" 1 setsid "$t" scrub "$W/k.store" < /dev/null
+says "no such command" 2 "$t" staus "$W/k.store"
+says "cannot be changed" 2 "$t" mount "$W/k.store" "$W/k" -o "passfile=$W/second,remount,ro"
+equal "modes in the store" "$(find "$W/k.store" -type f -perm /077)" ""
 
 say "serve, status, log, peers"
 pair a b

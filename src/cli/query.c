@@ -37,9 +37,9 @@ static bool flush_local(struct query *q)
 static const char *needs_daemon(int argc, char **argv)
 {
 	if (!strcmp(argv[0], "sync"))
-		return "only a replica that is mounted or served is in contact with peers";
+		return "only a replica that is mounted or served, and not read-only, is in contact with peers";
 	if (!strcmp(argv[0], "scrub") && argc == 2)
-		return "only a replica that is mounted or served is scrubbed; `twofold check` looks at a store";
+		return "only a replica that is mounted or served, and not read-only, is scrubbed; `twofold check` looks at a store";
 	return NULL;
 }
 

@@ -156,7 +156,7 @@ int query_scrub(struct query *q, int argc, char **argv)
 	int e = show ? 0 : volume_scrub_now(q->volume);
 
 	if (e == -ENOSYS) {
-		buf_printf(q->err, "twofold: scrub: the store is not mounted; `twofold check` looks at it\n");
+		buf_printf(q->err, "twofold: scrub: this replica is %s; `twofold check` looks at it\n", volume_is_read_only(q->volume) ? "read-only" : "not served");
 		return EXIT_FAILED;
 	}
 	if (e == -EALREADY)

@@ -159,7 +159,7 @@ int query_sync(struct query *q, int argc, char **argv)
 	if (argc < 3 || parse_duration(argv[2], &ms) || ms > INT32_MAX)
 		return EXIT_USAGE;
 	if (!q->engine) {
-		buf_printf(q->err, "twofold: sync: nobody serves this store: mount or serve it\n");
+		buf_printf(q->err, "twofold: sync: this replica is %s\n", volume_is_read_only(q->volume) ? "read-only: it exchanges nothing with peers" : "not served");
 		return EXIT_FAILED;
 	}
 	int r = engine_wait_in_sync(q->engine, (int)ms, on_sync_tick, &w);

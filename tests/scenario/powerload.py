@@ -11,8 +11,10 @@ disk), each line with the time. check: what of it must be there after the disk s
  append  records of odd lengths appended, fdatasync after some
  sql     rows committed to an SQLite database; it opens, passes its integrity check, has every acknowledged row
  tree    folders made, moved into each other, files hard linked, truncated and extended, holes; acknowledged by fsync of the file
+ small   many small files made and then fsynced, those of ten rounds before unlinked; each acknowledged one is there, whole
+ git     commits with core.fsync=all; the repository passes git fsck, and the last acknowledged commit is part of its history
 """
-import json, os, random, signal, sqlite3, struct, sys, time, zlib
+import json, os, random, signal, sqlite3, struct, subprocess, sys, time, zlib
 
 PAGE, PAGES, FILES = 4096, 2048, 24
 
@@ -120,7 +122,45 @@ def run_tree(d, ledger, r):
                 pass
 
 
-WORK = {"pages": run_pages, "save": run_save, "sloppy": run_sloppy, "append": run_append, "sql": run_sql, "tree": run_tree}
+def run_small(d, ledger, r):
+    k = 0
+    while True:
+        k += 1
+        paths = [f"{d}/small/{k}.{i}" for i in range(20)]
+        for i, p in enumerate(paths):
+            with open(p, "wb") as f:
+                f.write(body(5, k, i, r.randrange(40, 3000)))
+        for p in paths:
+            fd = os.open(p, os.O_RDONLY)
+            os.fsync(fd)
+            os.close(fd)
+        note(ledger, k=k)
+        if k > 10:
+            note(ledger, gone=k - 10)
+            for i in range(20):
+                os.unlink(f"{d}/small/{k - 10}.{i}")
+
+
+def git(d, *command):
+    config = ("core.fsync=all", "gc.auto=0", "user.name=power", "user.email=power@example.org", "safe.directory=*")
+    return subprocess.run(["git", *(x for c in config for x in ("-c", c)), "-C", d + "/git", *command], capture_output=True, text=True)
+
+
+def run_git(d, ledger, r):
+    k = 0
+    while True:
+        k += 1
+        for _ in range(3):
+            with open(f"{d}/git/f{r.randrange(30)}", "w") as f:
+                f.write(f"{k}\n" * r.randrange(1, 2000))
+        git(d, "add", "-A")
+        done = git(d, "commit", "-q", "-m", str(k))
+        if done.returncode:
+            raise OSError(done.stderr)
+        note(ledger, commit=git(d, "rev-parse", "HEAD").stdout.strip())
+
+
+WORK = {"pages": run_pages, "save": run_save, "sloppy": run_sloppy, "append": run_append, "sql": run_sql, "tree": run_tree, "small": run_small, "git": run_git}
 
 
 def prepare(d):
@@ -132,7 +172,9 @@ def prepare(d):
         for n in range(FILES):
             with open(f"{d}/{name}/f{n}", "wb") as f:
                 f.write(body(2, n, 0, 1000))
-    os.mkdir(d + "/tree")
+    for name in ("tree", "small", "git"):
+        os.mkdir(d + "/" + name)
+    git(d, "init", "-q")
     open(d + "/append", "wb").close()
     sqlite3.connect(d + "/sql.db").execute("create table t(k integer primary key, b blob)")
     os.sync()
@@ -232,6 +274,23 @@ class Check:
         for x in self.noted["tree"]:
             if x["k"] not in found:
                 self.bad("tree: file", x["k"], "was acknowledged and is not there whole")
+
+    def small(self):
+        gone = {x["gone"] for x in self.noted["small"] if "gone" in x}
+        for x in self.noted["small"]:
+            if "k" in x and x["k"] not in gone:
+                for i in range(20):
+                    if parse(open(f"{self.d}/small/{x['k']}.{i}", "rb").read()) != (5, x["k"], i):
+                        self.bad("small: file", x["k"], i, "was acknowledged and is not what was written")
+
+    def git(self):
+        fsck = git(self.d, "fsck", "--full", "--strict")
+        if fsck.returncode:
+            self.bad("git fsck:", (fsck.stderr or fsck.stdout).strip().splitlines()[-1:])
+        if self.noted["git"]:
+            last = self.noted["git"][-1]["commit"]
+            if git(self.d, "merge-base", "--is-ancestor", last, "HEAD").returncode:
+                self.bad("git: commit", last, "was acknowledged and is not in the history")
 
     def all(self):
         for name in WORK:

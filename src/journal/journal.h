@@ -66,7 +66,7 @@ int journal_node_by_local(struct journal *j, uint64_t local, uint64_t *ret_row);
 int journal_node_insert(struct journal *j, const struct node_row *n);
 int journal_node_update(struct journal *j, const struct node_row *n); /* blobs with p NULL stay as they are */
 int journal_node_delete(struct journal *j, uint64_t row);
-/* A node gets another number, with its further contents and bases; its object (local) stays behind, its step goes. Links and dots are the caller's. */
+/* A node gets another number, with its object, further contents and bases; its step goes. Links and dots are the caller's. */
 int journal_node_renumber(struct journal *j, uint64_t row, uint64_t fresh);
 /* Rows > after in order, at most max (<= 256): *ret_n. */
 int journal_orphans(struct journal *j, uint64_t after, uint64_t *ret_rows, uint32_t max, uint32_t *ret_n);

@@ -20,7 +20,7 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_NODE_UPDATE] = "UPDATE node SET type=?2, nlink=?3, links=?4, local=?5, orphan=?6, derived=?7, extras=?8,"
 			   " attrs=coalesce(?9, attrs), times=coalesce(?10, times), content=coalesce(?11, content) WHERE row=?1",
 	[ST_NODE_DELETE] = "DELETE FROM node WHERE row=?1",
-	[ST_NODE_RENUMBER] = "UPDATE node SET row=?2, local=0 WHERE row=?1",
+	[ST_NODE_RENUMBER] = "UPDATE node SET row=?2 WHERE row=?1",
 	[ST_EXTRA_RENUMBER] = "UPDATE content_extra SET node=?2 WHERE node=?1",
 	[ST_BASE_RENUMBER] = "UPDATE base SET node=?2 WHERE node=?1",
 	[ST_BASE_NODE_RENUMBER] = "UPDATE base SET base_node=?2 WHERE base_node=?1",

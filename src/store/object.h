@@ -69,6 +69,10 @@ void object_map(struct object *o, struct page_map *ret, struct root *ret_root); 
  * redo records of the object carry a transaction after the open one from here on, so every transaction in which the object was written
  * must contain a snapshot of it, or an earlier one. 0, -ENOMEM. ret NULL: as object_protect. */
 int object_snapshot(struct object *o, struct page_map *ret, struct root *ret_root);
+/* The redo log holds pages or cuts of it that no snapshot has: the next COMMIT, whatever it is for, must take one along. Else replay would put these
+ * pages in place as committed ones, and the root of the content would not count them. Callable without any lock. */
+bool object_logged(const struct object *o);
+void object_not_committed(struct object *o); /* the last snapshot went into no COMMIT: as if it had not been taken */
 /* The map that is about to be committed is protected from now on: called with the snapshot that goes into a record, before its flush. */
 int object_protect(struct object *o);
 /* Direct writes are on disk when it returns 0 (fdatasync; shared by all that wait). Sticky error: after a failure every later call fails

@@ -91,6 +91,7 @@ struct object {
 	uint64_t next_txn;
 	bool has_next, shrunk;    /* shrunk: the map lost pages since the last snapshot */
 	uint64_t min_txn;         /* redo records carry at least this: see object_snapshot */
+	_Atomic bool logged;      /* the log holds local records of it since its last snapshot */
 	struct pending_table pending;
 	uint64_t log_generation[2]; /* of the halves that hold a record of it */
 	struct nonces nonces;

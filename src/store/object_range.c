@@ -143,6 +143,7 @@ int object_snapshot(struct object *o, struct page_map *ret, struct root *ret_roo
 	if (!r && ret) {
 		*ret = (struct page_map){o->map.pages, holes};
 		*ret_root = o->root;
+		atomic_store(&o->logged, false);
 	} else {
 		extents_fini(&holes);
 	}
@@ -151,6 +152,10 @@ int object_snapshot(struct object *o, struct page_map *ret, struct root *ret_roo
 	pthread_mutex_unlock(&o->lock);
 	return r;
 }
+
+bool object_logged(const struct object *o) { return atomic_load(&o->logged); }
+
+void object_not_committed(struct object *o) { atomic_store(&o->logged, true); }
 
 int object_protect(struct object *o) { return object_snapshot(o, NULL, NULL); }
 

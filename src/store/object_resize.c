@@ -158,8 +158,10 @@ static int drop_range(struct object *o, uint64_t first, uint64_t n, bool truncat
 				extents_add(&o->map.holes, first, upto - first);
 		}
 		drop_pending(o, first, n);
-		if (logged)
+		if (logged) {
 			o->log_generation[append.half] = append.generation;
+			atomic_store(&o->logged, true);
+		}
 	}
 	range_give(o, &range);
 	pthread_mutex_unlock(&o->lock);

@@ -298,8 +298,11 @@ static void publish(struct job *j, bool failed)
 		protect_logged(o, p->page);
 		j->node[i] = NULL;
 	}
-	if (j->logged)
+	if (j->logged) {
 		o->log_generation[j->append.half] = j->append.generation;
+		if (!j->remote)
+			atomic_store(&o->logged, true);
+	}
 	if (j->first > o->map.pages)
 		extents_add(&o->map.holes, o->map.pages, j->first - o->map.pages);
 	extents_remove(&o->map.holes, j->first, j->n);

@@ -122,6 +122,21 @@ static void drop_asked(struct session *s, struct asked *a)
 	*a = s->rx.asked[--s->rx.n_asked];
 }
 
+/* Even as a whole it is not what its record says: damaged at the sender, which does not know it. The rest of the batch is none the worse for it. */
+static int leave_out(struct session *s, struct asked *a, bool last)
+{
+	const struct content_want *w = a->want;
+
+	log_error("content %016llx:%llu as %016llx sends it does not agree with its root: it is left out", (unsigned long long)w->dot.replica,
+		(unsigned long long)w->dot.counter, (unsigned long long)s->c.peer);
+	s->rx.left_out = true;
+	a->want = NULL;
+	if (last)
+		drop_asked(s, a);
+	int err = s->c.volume.batch_content_gone(s->rx.batch, w);
+	return err ? session_bad(s, err, TYPE_DATA) : collect_wants(s);
+}
+
 /* The answer did not fit: asks again in a form that needs less here. why: -ENODATA or -EBADMSG. */
 static int ask_again(struct session *s, struct asked *a, int why, bool last)
 {
@@ -129,8 +144,7 @@ static int ask_again(struct session *s, struct asked *a, int why, bool last)
 	uint8_t forms = why == -ENODATA && (a->forms & FORM_DELTA) ? FORM_WHOLE | FORM_RANGES : FORM_WHOLE;
 
 	if (a->forms == FORM_WHOLE)
-		return session_fail(s, -EPROTO, BYE_PROTOCOL, "content %016llx:%llu as sent does not agree with its root",
-			(unsigned long long)w->dot.replica, (unsigned long long)w->dot.counter);
+		return leave_out(s, a, last);
 	a->want = NULL;
 	if (last)
 		drop_asked(s, a);

@@ -222,7 +222,8 @@ static int look_at_node(struct check *c, uint64_t row, bool *ret_file)
 	}
 	if (!c->count || row >= c->n_count || n.derived || c->v->txn != c->txn || c->v->writing)
 		return 0;
-	uint32_t shown = n.type == S_IFDIR ? 2 + c->subdirs[row] : c->count[row];
+	bool removed = !c->count[row] && row != ROOT_INUM; /* kept for its deletion's sake: counted 0 here, or as it came from a peer */
+	uint32_t shown = n.type != S_IFDIR ? c->count[row] : removed && !n.nlink ? 0 : 2 + c->subdirs[row];
 	if ((row != ROOT_INUM && c->count[row] != n.links) || (n.type && shown != n.nlink)) {
 		c->r->bad_counts++;
 		check_say(c, "inode %llu: %u links (link count %u) are recorded, %u (%u) are there", (unsigned long long)row, n.links, n.nlink, c->count[row], shown);

@@ -65,7 +65,8 @@ static bool wanted(const struct concern *c, const struct vnode *n)
 	for (uint32_t i = 0; i < c->n_want; i++)
 		if (c->want[i] == n->row)
 			return true;
-	return false;
+	/* nobody asks for it, but this transaction makes committed pages of what the redo log holds of it */
+	return filedata_logged(n->data);
 }
 
 static bool has_change(const struct vnode *n) { return n->data && ((n->flags & VN_DATA_DIRTY) || n->content_slot.dirty); }

@@ -340,6 +340,7 @@ void filedata_note_left(struct filedata *f)
 {
 	if (f->is_object && f->changed.any && (f->local == f->confirmed_local || f->local == f->snap_local))
 		f->spoiled_local = f->local;
+	f->changed.logged |= f->ref && object_logged(f->ref->object);
 }
 
 bool filedata_overwritten(struct filedata *f, uint64_t local)

@@ -45,6 +45,7 @@ struct filedata_snapshot {
 	struct extents ranges;  /* changed pages, for FILEDATA_RANGES; at most 256 runs, else WHOLE */
 };
 bool filedata_dirty(struct filedata *f); /* changed since the last confirmed snapshot */
+bool filedata_logged(struct filedata *f); /* see object_logged; takes no lock of order */
 /* Was the object `local` written over after the snapshot that the journal's record of it is from? Then its bytes are no longer those of that
  * record, and nothing may be made from them: it is no base of a delta. Nobody changes the file meanwhile (the gate is held). */
 bool filedata_overwritten(struct filedata *f, uint64_t local);

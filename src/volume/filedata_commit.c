@@ -16,6 +16,7 @@ static void changes_move(struct changes *to, struct changes *from)
 	to->structural |= from->structural;
 	to->reclaim |= from->reclaim;
 	to->whole |= from->whole;
+	to->logged |= from->logged;
 	for (uint32_t i = 0; i < from->pages.n && !to->whole; i++)
 		changes_add(to, from->pages.e[i].first, from->pages.e[i].count);
 	if (to->whole) {
@@ -29,6 +30,14 @@ bool filedata_dirty(struct filedata *f)
 {
 	pthread_mutex_lock(&f->mutex);
 	bool r = f->changed.any || f->in_flight.any;
+	pthread_mutex_unlock(&f->mutex);
+	return r;
+}
+
+bool filedata_logged(struct filedata *f)
+{
+	pthread_mutex_lock(&f->mutex);
+	bool r = f->changed.logged || f->in_flight.logged || (f->ref && object_logged(f->ref->object));
 	pthread_mutex_unlock(&f->mutex);
 	return r;
 }
@@ -236,6 +245,8 @@ void filedata_not_confirmed(struct filedata *f)
 	f->changed = f->in_flight;
 	f->in_flight = (struct changes){0};
 	snap = f->snap_ref;
+	if (snap)
+		object_not_committed(snap->object);
 	if (snap && snap != f->ref && f->snap_local != f->confirmed_local)
 		snap->remove_after = true;
 	f->snap_ref = NULL;

@@ -30,6 +30,7 @@ struct changes {
 	bool whole;      /* another object, inline bytes, or too many runs */
 	bool structural; /* more than overwrites of present pages within the length */
 	bool reclaim;    /* blocks can be given back once it is committed */
+	bool logged;     /* an object was left of which the redo log holds something: see object_logged */
 	struct extents pages;
 };
 

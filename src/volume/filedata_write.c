@@ -506,7 +506,9 @@ int filedata_set_length(struct filedata *f, uint64_t length, int64_t mtime_ns)
 	if (f->is_object && length == 0) {
 		filedata_drop_object(f);
 		pthread_mutex_lock(&f->mutex);
+		bool logged = f->changed.logged;
 		changes_fini(&f->changed);
+		f->changed.logged = logged;
 		f->changed.any = f->changed.whole = f->changed.structural = true;
 		pthread_mutex_unlock(&f->mutex);
 		return 0;

@@ -149,6 +149,9 @@ static int remove_strays(struct volume *v)
 	tree_lock(v);
 	/* objects/ may have lost files that the journal names: their numbers are not given again */
 	e = journal_max_local(v->journal, &most);
+	/* nor one below the floor, where nobody looks for strays */
+	if (!e && v->local_floor > most)
+		most = v->local_floor - 1;
 	if (!e)
 		object_store_used_local(v->objects, most);
 	end = object_store_next_local(v->objects);

@@ -53,6 +53,7 @@ for i in $(seq "${KILLS:-10}"); do
     kill9 a
     kill "$w" 2>/dev/null; wait "$w" 2>/dev/null
     mnt a "listen=127.0.0.1:$(port 1)"
+    sound a
     for side in a b; do
         [ "$side" = a ] || insync a b
         python3 "$W/verify.py" "$W/note" "$W/$side/" "./r$i/" > "$W/verify" || fail "round $i, $side: $(grep -m3 LOST "$W/verify" | tr '\n' ';')"

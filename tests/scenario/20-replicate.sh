@@ -82,6 +82,7 @@ same a b
 rm -r "$W/b/linux"
 insync a b
 same a b
+sound a b
 umnt a; umnt b
 mnt a; mnt b
 same a b

@@ -70,3 +70,4 @@ check "both of made" test -e "$W/b/made/1" -a -e "$W/a/made/2"
 say "quiet"
 before=$(counter a count.parts-sent); insync a b; sleep 2
 equal "new parts once quiet" "$(counter a count.parts-sent)" "$before"
+sound a b

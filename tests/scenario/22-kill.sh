@@ -82,12 +82,14 @@ for round in $(seq "${KILLS:-4}"); do
     victim=a o="listen=127.0.0.1:$pa"; [ $((round % 2)) = 0 ] && victim=b o=
     kill9 "$victim"
     mnt "$victim" "$o"
+    sound "$victim"
     insync a b
     same a b
     [ "$(ls "$W/b" | grep -c "^r$round-")" = 30 ] || fail "round $round: files that were synced are lost"
     equal "size" "$(stat -c %s "$W/b/k$round")" 15000000
 done
 ls "$W/a" | grep -q conflict && fail "a conflict from nothing: $(ls "$W/a" | grep conflict | head -3)"
+sound a b
 umnt b; umnt a
 left=$(ls "$W/a.store/incoming" "$W/b.store/incoming" | grep -vc ':$\|^$')
 [ "$left" -le 4 ] || fail "$left pieces are left in incoming/"

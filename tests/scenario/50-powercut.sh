@@ -63,12 +63,14 @@ for k in $(seq "$images"); do
     if "$TWOFOLD" mount "$W/a.store" "$W/a" -o "passfile=$PASS,allow_other,listen=127.0.0.1:$(port 1),deletions=apply" 2> "$W/err"; then
         took=$((($(date +%s%N) - s) / 1000000))
         [ "$took" -lt "${MOUNT_LIMIT:-5000}" ] || fail "image $k: mounting took $took ms"
+        sound a
         holds "$k" a
         mnt b
         was=$(ids)
         insync a b && same a b
         # the peer had nothing that the disk had not: nobody looks restored
         equal "image $k: replica ids" "$(ids)" "$was"
+        sound b
         holds "$k" b
         [ "$failures" != "$before" ] || say "image $k: ok, mounted in $took ms; $(tail -1 "$W/out")"
         "$TWOFOLD" umount "$W/b" || fail "image $k: umount b"

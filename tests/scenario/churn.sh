@@ -68,5 +68,6 @@ say "again"
 churn $((${CHURN_SEED:-202} + 2)) apart
 say "a daemon is killed"
 churn $((${CHURN_SEED:-202} + 4)) killed
+sound a b
 [ "$failures" = 0 ] && say "ok"
 exit 0

@@ -109,6 +109,8 @@ root() { "$TWOFOLD" status "$W/$1" --json | sed 's/.*"root":"\([0-9a-f]*\)".*/\1
 counter() { getfattr --only-values -n "user.twofold.$2" "$W/$1" 2>/dev/null; }
 # listing DIR: all that must be equal on two replicas, one line an entry
 listing() { (cd "$1" && find . -mindepth 1 -printf '%P %y %m %U %G %s %T@ %n %l\n' | sort; find . -mindepth 1 -print0 | sort -z | xargs -0r getfattr -h -d -m - -- 2>/dev/null | sed '/^# file: /!{/^$/d}'); }
+# sound NAME...: `twofold check` finds nothing wrong: every page and record opens, and all add up to their roots
+sound() { local n; for n in "$@"; do "$TWOFOLD" check "$W/$n" > "$W/check.out" 2>&1 || fail "check of $n: $(head -4 "$W/check.out" | tr '\n' ';')"; done; }
 # same A B: identical trees in both mounts (and names, types, modes, owners, sizes, times, links, xattrs)
 same() {
     # diff calls special files of one type different; the listings compare those

@@ -1,4 +1,4 @@
-/* twofold check and twofold scrub: the volume looks (check.h, scrub.h), this tells. */
+/* twofold check and twofold scrub: the volume looks (check_volume.h, scrub.h), this tells. */
 #include "cli.h"
 
 #include <errno.h>

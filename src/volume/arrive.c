@@ -168,7 +168,7 @@ static int place_nodes(struct apply *a, const struct place *p, struct vnode **re
 	if (!n->type) {
 		n->type = p->type;
 		if (n->type == S_IFDIR)
-			n->nlink = 2;
+			n->nlink += 2; /* directories in it may have come first */
 		vnode_default_attrs(n);
 		vnode_dirty(a->v, n);
 	}
@@ -368,7 +368,7 @@ int arrive_attrs(struct apply *a, struct arrival *x)
 	if (!n->type) {
 		n->type = x->part.attrs.mode & S_IFMT;
 		if (n->type == S_IFDIR)
-			n->nlink = 2;
+			n->nlink += 2;
 	}
 	attrs_fini(&n->attrs);
 	n->attrs = x->part.attrs;

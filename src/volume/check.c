@@ -1,4 +1,4 @@
-#include "check.h"
+#include "check_volume.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Shared by check.c and check_records.c. */
 #ifndef TWOFOLD_CHECK_INTERNAL_H
 #define TWOFOLD_CHECK_INTERNAL_H
-#include "check.h"
+#include "check_volume.h"
 #include "internal.h"
 
 struct check {

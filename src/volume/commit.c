@@ -154,13 +154,13 @@ static int snapshots(struct txn *t, const struct concern *c, int *ret_data_error
 
 	for (uint32_t i = 0; i < t->n_confirm && !e; i++)
 		take_snapshot(t->confirm[i], ret_data_error);
-	/* doomed nodes: which object do they have that was never committed? (filedata's lock comes before the tree's) */
+	/* nodes without a name: which object do they have that was never committed? (filedata's lock comes before the tree's) */
 	struct vnode **doomed = NULL;
 	uint32_t n = 0;
 	tree_lock(v);
 	for (struct list *i = v->dirty_nodes.next; i != &v->dirty_nodes && !e; i = i->next) {
 		struct vnode *d = LIST_OF(i, struct vnode, at);
-		if ((d->flags & VN_DOOMED) && d->data && (d->flags & VN_DATA_DIRTY) && !d->pins)
+		if (((d->flags & VN_ORPHAN) || ((d->flags & VN_DOOMED) && !d->pins)) && d->data && (d->flags & VN_DATA_DIRTY))
 			e = txn_list(&doomed, &n, d);
 	}
 	tree_unlock(v);

@@ -261,10 +261,16 @@ static int destroy(struct txn *t, struct vnode *n)
 static int write_orphan(struct txn *t, struct vnode *n)
 {
 	struct node_row old;
+	int e = 0;
 
-	if (!(n->flags & VN_STORED))
-		return 0;
-	int e = journal_node_get(t->v->journal, n->row, &old);
+	if (n->stray) { /* numbers below the floor for strays are not looked at again, and this one may soon be */
+		e = n->binned && n->binned != n->stray ? journal_trash_delete(t->v->journal, n->binned) : 0;
+		e = e ? e : journal_trash_put(t->v->journal, n->stray);
+		n->binned = n->stray;
+	}
+	if (e || !(n->flags & VN_STORED))
+		return e;
+	e = journal_node_get(t->v->journal, n->row, &old);
 	if (e || old.orphan)
 		return e;
 	const struct blob part[PARTS] = {old.attrs, old.times, old.content};
@@ -309,6 +315,8 @@ int write_node(struct txn *t, struct vnode *n)
 		return destroy(t, n);
 	if (ends_here(n))
 		return write_orphan(t, n);
+	if (n->binned && (e = journal_trash_delete(t->v->journal, n->binned)))
+		return e;
 	if ((n->flags & VN_STORED) && (e = journal_node_get(t->v->journal, n->row, &old)))
 		return e;
 	const struct blob before[PARTS] = {old.attrs, old.times, old.content};
@@ -394,6 +402,7 @@ void node_written(struct txn *t, struct vnode *n)
 	if (n->flags & VN_DOOMED)
 		return;
 	if (!orphan) {
+		n->stray = n->binned = 0;
 		if (n->content_slot.arrived.p || n->content_slot.taken.dot.counter)
 			content_written(n);
 		slot_written(&n->attrs_slot);

@@ -354,13 +354,20 @@ bool filedata_overwritten(struct filedata *f, uint64_t local)
 void filedata_drop_object(struct filedata *f)
 {
 	struct objref *ref = f->ref;
+	uint64_t never_named = 0;
 
 	pthread_mutex_lock(&f->mutex);
 	filedata_note_left(f);
-	if (ref && f->local != f->confirmed_local && f->local != f->snap_local)
-		ref->remove_after = true;
+	if (f->local != f->confirmed_local && f->local != f->snap_local) {
+		if (ref)
+			ref->remove_after = true;
+		else
+			never_named = f->local; /* a copy that was made for this file, and not opened since */
+	}
 	f->ref = NULL;
 	pthread_mutex_unlock(&f->mutex);
+	if (never_named)
+		object_remove(f->e->objects, never_named);
 	filedata_put_ref(f, ref);
 	extents_fini(&f->map.holes);
 	f->map = (struct page_map){0};

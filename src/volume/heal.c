@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "check.h"
+#include "check_volume.h"
 #include "heal_internal.h"
 #include "object_heal.h"
 

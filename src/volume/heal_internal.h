@@ -1,7 +1,7 @@
 /* The inside of healing: heal_serve.c (what a file holds, for peers and for who looks), heal.c (asking peers and writing back), heal_queue.c (what waits, and its thread). */
 #ifndef TWOFOLD_HEAL_INTERNAL_H
 #define TWOFOLD_HEAL_INTERNAL_H
-#include "check.h"
+#include "check_volume.h"
 #include "filedata_internal.h"
 #include "heal.h"
 #include "internal.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "check.h"
+#include "check_volume.h"
 #include "heal_internal.h"
 #include "object_heal.h"
 

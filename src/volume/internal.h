@@ -129,7 +129,8 @@ struct vnode {
 	struct vector next_vector; /* inside of a commit: of the content written, where others are held beside it */
 	struct dots next_apart;
 	bool next_set;
-	uint64_t stray; /* doomed: number of an object that no record names */
+	uint64_t stray;  /* without a name: number of an object that no record names */
+	uint64_t binned; /* that number stands in the table of what the next open removes; it is taken out where the file gets a name again */
 };
 
 enum vlink_flag {

@@ -75,7 +75,7 @@ static int renumber(struct volume *v, struct vnode *n, inum row)
 }
 
 /* The old number holds what its handles had. */
-static int make_orphan(struct volume *v, struct replacement *p, const struct vnode *n, struct renumber *r)
+static int make_orphan(struct volume *v, struct replacement *p, struct vnode *n, struct renumber *r)
 {
 	struct vnode *o;
 	struct attrs attrs;
@@ -97,6 +97,9 @@ static int make_orphan(struct volume *v, struct replacement *p, const struct vno
 	o->blocks = p->blocks;
 	o->flags = VN_STORED | VN_ORPHAN | VN_SUPERSEDED | (p->dirty ? VN_DATA_DIRTY : 0);
 	o->heir = n->row;
+	o->stray = n->stray;
+	o->binned = n->binned;
+	n->stray = n->binned = 0;
 	*r = (struct renumber){.old = p->node, .fresh = n->row, .orphan = true, .id = o->id, .type = o->type};
 	/* what does not open reads as damaged, for those handles alone */
 	struct filedata *f;

@@ -2,7 +2,7 @@
  * far an unfinished one came, and what it found stands in the journal, so that a restart goes on where it was. Any thread. */
 #ifndef TWOFOLD_SCRUB_H
 #define TWOFOLD_SCRUB_H
-#include "check.h"
+#include "check_volume.h"
 
 #define SCRUB_WEEKLY_S (7u * 86400)
 struct scrub_status {

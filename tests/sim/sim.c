@@ -1,11 +1,14 @@
-/* sim [-n SEEDS] [-s FIRST] [-r REPLICAS] [-o STEPS] [-v]: random histories on real volumes.
+/* sim [-n SEEDS] [-s FIRST] [-r REPLICAS] [-o STEPS] [-t mesh|star|chain] [-v]: random histories on real volumes.
  *
- * Local operations of all kinds on 2 to 5 replicas with skewed clocks; batches on their way are lost, doubled, broken off, shuffled and overtaken;
- * replicas are killed and opened again. Checked: after every local operation the tree is what POSIX says, after everything was handed over all
- * trees and roots `live` are the same, no edit is lost, and once it is quiet nobody makes new parts. A failing seed prints how to run it again. */
+ * Local operations of all kinds on 2 to 50 replicas with clocks that are wrong by up to a day, each connected with all, with the first, or with its neighbours;
+ * batches on their way are lost, doubled, broken off, shuffled and overtaken; replicas are killed, committed or not, and opened again. Checked: after every
+ * local operation the tree is what POSIX says; after every kill and at the end all that a store holds agrees with its roots (check.h); after everything was
+ * handed over all trees and roots `live` are the same, no edit that was committed is lost, and once it is quiet nobody makes new parts. A failing seed
+ * prints how to run it again. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <linux/falloc.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check_volume.h"
 #include "world.h"
 
 #define FLYING 6
@@ -26,6 +30,8 @@ struct sim {
 	struct parcel flying[FLYING];
 	unsigned n_flying, n_token, ops;
 	uint8_t token[TOKENS];
+	unsigned fresh[REPLICAS_MAX][TOKENS], n_fresh[REPLICAS_MAX]; /* edits since the replica's last commit */
+	enum topology { MESH, STAR, CHAIN } topology;
 	inum ref[REPLICAS_MAX][REFS];
 	unsigned n_ref[REPLICAS_MAX];
 	bool verbose, failed;
@@ -55,11 +61,13 @@ static void fail(struct sim *s, const char *fmt, ...)
 static unsigned pick(struct sim *s, unsigned n) { return n ? (unsigned)world_random(&s->w, n) : 0; }
 
 /* ---- tokens: each edit can be recognised ---- */
-static unsigned new_token(struct sim *s, char text[static TOKEN_LEN + 1])
+static unsigned new_token(struct sim *s, unsigned at, char text[static TOKEN_LEN + 1])
 {
 	unsigned t = ++s->n_token % TOKENS;
 
-	snprintf(text, TOKEN_LEN + 1, "<token %04u>", t % 10000);
+	if (s->n_fresh[at] < TOKENS)
+		s->fresh[at][s->n_fresh[at]++] = t;
+	snprintf(text, TOKEN_LEN + 1, "<token %04u>", t);
 	s->token[t] = TOKEN_MADE;
 	return t;
 }
@@ -193,7 +201,7 @@ static int op_create(struct op *o)
 	if (tree_find(&o->now, path) || depth_of(path) > 5)
 		return 1;
 	size_t len = any_length(o);
-	new_token(o->s, token);
+	new_token(o->s, o->r->index, token);
 	data = malloc(len);
 	fill(data, len, token);
 	snprintf(o->what, sizeof o->what, "create %.200s %zu %s", path, len, token);
@@ -243,7 +251,7 @@ static int op_write(struct op *o)
 	if (len < TOKEN_LEN)
 		len = TOKEN_LEN;
 	mark(o->s, f, TOKEN_CONSUMED);
-	new_token(o->s, token);
+	new_token(o->s, o->r->index, token);
 	uint8_t *data = calloc(1, len);
 	memcpy(data, f->data, f->len < len ? f->len : len);
 	memcpy(data, token, TOKEN_LEN);
@@ -262,6 +270,55 @@ static int op_write(struct op *o)
 	set_all(o, f->ino, data, len);
 	free(data);
 	return e;
+}
+
+/* Anywhere behind the token: overwritten, cut, or made a hole. */
+static int op_inside(struct op *o)
+{
+	struct seen *f = any(o, is_file);
+	uint8_t data[9000];
+	int e;
+
+	if (!f || f->len <= TOKEN_LEN)
+		return 1;
+	size_t at = TOKEN_LEN + pick(o->s, (unsigned)(f->len - TOKEN_LEN)), n = 1 + pick(o->s, sizeof data);
+	if (at + n > f->len)
+		n = f->len - at;
+	if (pick(o->s, 2) && (at & ~(size_t)4095) >= TOKEN_LEN)
+		at &= ~(size_t)4095;
+	uint8_t *all = malloc(f->len);
+	memcpy(all, f->data, f->len);
+	size_t len = f->len;
+	unsigned how = pick(o->s, 4);
+	snprintf(o->what, sizeof o->what, "inside %.200s how %u, %zu+%zu of %zu", f->path, how, at, n, len);
+	if (how == 0) {
+		const struct set_attr cut = {.mask = SET_SIZE, .size = at};
+		struct inode_attr a;
+		e = volume_setattr(o->v, f->ino, &cut, &caller, &a);
+		len = at;
+	} else if (how == 1) {
+		e = volume_fallocate(o->v, f->ino, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, n, true);
+		memset(all + at, 0, n);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			data[i] = (uint8_t)pick(o->s, 256);
+		e = volume_write(o->v, f->ino, at, data, n, true, false);
+		memcpy(all + at, data, n);
+	}
+	set_all(o, f->ino, all, len);
+	free(all);
+	return e;
+}
+
+/* Commits its names, and its content alone. */
+static int op_fsync(struct op *o)
+{
+	struct seen *f = any(o, is_file);
+
+	if (!f)
+		return 1;
+	snprintf(o->what, sizeof o->what, "fsync %.200s", f->path);
+	return volume_fsync(o->v, f->ino, false);
 }
 
 static void count_links(struct op *o, inum ino, int by)
@@ -407,7 +464,7 @@ static int op_chmod(struct op *o)
 
 static int one(struct op *o)
 {
-	static int (*const ops[])(struct op *o) = {op_create, op_create, op_create, op_special, op_special, op_write, op_write, op_write,
+	static int (*const ops[])(struct op *o) = {op_create, op_create, op_create, op_special, op_special, op_write, op_write, op_write, op_inside, op_inside, op_inside, op_fsync,
 		op_unlink, op_unlink, op_rename, op_rename, op_rename, op_rename, op_link, op_rmrf, op_exchange, op_chmod};
 	return ops[pick(o->s, sizeof ops / sizeof *ops)](o);
 }
@@ -420,10 +477,10 @@ static void check_tree(struct op *o)
 	tree_sort(&o->expect);
 	const char *d = e ? strerror(-e) : tree_differs(&o->expect, &got, false);
 	if (d)
-		fail(o->s, "on %c, %s: not what POSIX says (expected, got): %s", 'A' + (int)o->r->index, o->what, d);
+		fail(o->s, "on %c, %s: not what POSIX says (expected, got): %s", replica_letter(o->r->index), o->what, d);
 	for (uint32_t i = 0; i < o->expect.n && !d; i++)
 		if (o->expect.e[i].mode != got.e[i].mode)
-			fail(o->s, "on %c, %s: mode of %s is %o, not %o", 'A' + (int)o->r->index, o->what, got.e[i].path, got.e[i].mode,
+			fail(o->s, "on %c, %s: mode of %s is %o, not %o", replica_letter(o->r->index), o->what, got.e[i].path, got.e[i].mode,
 				o->expect.e[i].mode);
 	tree_free(&got);
 }
@@ -450,17 +507,17 @@ static void local(struct sim *s)
 	s->w.now_ns += pick(s, 4) * UINT64_C(1000000000);
 	int e = tree_look(o.v, &o.now);
 	if (e)
-		fail(s, "on %c: cannot look at the tree: %s", 'A' + (int)o.r->index, strerror(-e));
+		fail(s, "on %c: cannot look at the tree: %s", replica_letter(o.r->index), strerror(-e));
 	tree_copy(&o.expect, &o.now);
 	if (!e)
 		reference(&o);
 	e = s->failed ? 1 : one(&o);
 	if (!e) {
 		s->ops++;
-		SAY(s, "%c: %s\n", 'A' + (int)o.r->index, o.what);
+		SAY(s, "%c: %s\n", replica_letter(o.r->index), o.what);
 		check_tree(&o);
 	} else if (e < 0) {
-		fail(s, "on %c, %s: %s", 'A' + (int)o.r->index, o.what, strerror(-e));
+		fail(s, "on %c, %s: %s", replica_letter(o.r->index), o.what, strerror(-e));
 	}
 	tree_free(&o.now);
 	tree_free(&o.expect);
@@ -473,11 +530,20 @@ static void drop(struct sim *s, unsigned i)
 	s->flying[i] = s->flying[--s->n_flying];
 }
 
+static bool connected(const struct sim *s, unsigned a, unsigned b)
+{
+	if (a == b)
+		return false;
+	return s->topology == STAR ? !a || !b : s->topology == CHAIN ? a + 1 == b || b + 1 == a : true;
+}
+
+static void committed(struct sim *s, unsigned i) { s->n_fresh[i] = 0; }
+
 static void send(struct sim *s)
 {
 	unsigned from = pick(s, s->w.n), to = pick(s, s->w.n);
 
-	if (from == to)
+	if (!connected(s, from, to))
 		return;
 	if (s->n_flying == FLYING)
 		drop(s, 0);
@@ -486,7 +552,8 @@ static void send(struct sim *s)
 		fail(s, "taking a batch: %s", strerror(-e));
 		return;
 	}
-	SAY(s, "   %c -> %c: %u parts leave\n", 'A' + (int)from, 'A' + (int)to, s->flying[s->n_flying].n);
+	committed(s, from);
+	SAY(s, "   %c -> %c: %u parts leave\n", replica_letter(from), replica_letter(to), s->flying[s->n_flying].n);
 	s->n_flying++;
 }
 
@@ -501,25 +568,44 @@ static void deliver(struct sim *s)
 		if (pick(s, 2))
 			parcel_shuffle(&s->w, p);
 		int e = parcel_deliver(&s->w, p, lose);
-		SAY(s, "   %c -> %c: %u parts arrive%s\n", 'A' + (int)p->from, 'A' + (int)p->to, p->n, lose < p->n ? ", broken off" : "");
+		if (!e && lose >= p->n)
+			committed(s, p->to);
+		SAY(s, "   %c -> %c: %u parts arrive%s\n", replica_letter(p->from), replica_letter(p->to), p->n, lose < p->n ? ", broken off" : "");
 		if (e)
-			fail(s, "%c -> %c: a batch of %u parts: %s", 'A' + (int)p->from, 'A' + (int)p->to, p->n, strerror(-e));
+			fail(s, "%c -> %c: a batch of %u parts: %s", replica_letter(p->from), replica_letter(p->to), p->n, strerror(-e));
 	}
 	if (x >= 25)
 		drop(s, i);
 }
 
-/* What is committed is all that survives; so commit first, for the edits are accounted for. */
+static void found(void *ctx, const char *text) { fail(ctx, "check says: %s", text); }
+
+static void check_store(struct sim *s, unsigned i, const char *when)
+{
+	const struct check_options o = {.deep = true, .say = found, .ctx = s};
+	struct check_result r;
+	int e = volume_check(s->w.r[i].v, &o, &r);
+
+	if (e || !check_is_sound(&r))
+		fail(s, "the store of %c is not sound %s", replica_letter(i), when);
+}
+
+/* Edits that were not committed may be gone. */
 static void kill_one(struct sim *s)
 {
 	unsigned i = pick(s, s->w.n);
+	bool commit = pick(s, 2);
 
-	if (volume_commit(s->w.r[i].v))
+	if (commit && volume_commit(s->w.r[i].v))
 		fail(s, "commit before a kill");
+	for (unsigned k = 0; k < s->n_fresh[i] && !commit; k++)
+		s->token[s->fresh[i][k]] |= TOKEN_REMOVED;
+	committed(s, i);
 	volume_abandon(s->w.r[i].v);
 	world_open(&s->w, i);
 	s->n_ref[i] = 0;
-	SAY(s, "%c: killed, opened\n", 'A' + (int)i);
+	SAY(s, "%c: killed%s, opened\n", replica_letter(i), commit ? "" : " without a commit");
+	check_store(s, i, "after a kill");
 }
 
 static void show(struct sim *s, unsigned i)
@@ -528,7 +614,7 @@ static void show(struct sim *s, unsigned i)
 
 	if (tree_look(s->w.r[i].v, &t))
 		return;
-	fprintf(stderr, "%c:\n", 'A' + (int)i);
+	fprintf(stderr, "%c:\n", replica_letter(i));
 	for (uint32_t k = 0; k < t.n; k++)
 		fprintf(stderr, "   %o %s ino %llu nlink %u len %zu %.12s\n", t.e[k].mode, t.e[k].path, (unsigned long long)t.e[k].ino,
 			t.e[k].nlink, t.e[k].len, t.e[k].data ? (char *)t.e[k].data : "");
@@ -542,12 +628,12 @@ static bool exchange_all(struct sim *s)
 	for (unsigned a = 0; a < s->w.n && !s->failed; a++)
 		for (unsigned b = 0; b < s->w.n && !s->failed; b++) {
 			uint32_t parts = 0;
-			int e = a == b ? 0 : world_exchange(&s->w, a, b, &parts);
+			int e = connected(s, a, b) ? world_exchange(&s->w, a, b, &parts) : 0;
 			if (e)
-				fail(s, "%c -> %c while healing: %s", 'A' + (int)a, 'A' + (int)b, strerror(-e));
+				fail(s, "%c -> %c while healing: %s", replica_letter(a), replica_letter(b), strerror(-e));
 			quiet &= !parts;
 			if (s->verbose && parts) {
-				SAY(s, "   healing: %c -> %c: %u parts\n", 'A' + (int)a, 'A' + (int)b, parts);
+				SAY(s, "   healing: %c -> %c: %u parts\n", replica_letter(a), replica_letter(b), parts);
 				show(s, b);
 			}
 		}
@@ -573,11 +659,13 @@ static void heal(struct sim *s)
 	int rounds = 0;
 
 	while (!s->failed && !exchange_all(s))
-		if (++rounds > 8)
+		if (++rounds > 8 + (s->topology == CHAIN ? (int)s->w.n : 0))
 			fail(s, "it never gets quiet: new parts in every round");
 	/* bytes that nobody had in time are asked for with the next batch */
 	if (!s->failed)
 		exchange_all(s);
+	for (unsigned i = 0; i < s->w.n && !s->failed; i++)
+		check_store(s, i, "at the end");
 	if (s->failed)
 		return;
 	int e = tree_look(s->w.r[0].v, &first);
@@ -588,9 +676,9 @@ static void heal(struct sim *s)
 		const char *d = tree_differs(&first, &t, true);
 		volume_live_root(s->w.r[i].v, &other);
 		if (d)
-			fail(s, "trees of A and %c differ: %s", 'A' + (int)i, d);
+			fail(s, "trees of A and %c differ: %s", replica_letter(i), d);
 		else if (!root_eq(&root, &other))
-			fail(s, "roots of A and %c differ", 'A' + (int)i);
+			fail(s, "roots of A and %c differ", replica_letter(i));
 		tree_free(&t);
 	}
 	if (e)
@@ -603,15 +691,18 @@ static void heal(struct sim *s)
 }
 
 /* ---- one history ---- */
-static bool run(uint64_t seed, unsigned replicas, unsigned steps, bool verbose, unsigned *ret_ops)
+static const char *const topologies[] = {"mesh", "star", "chain"};
+
+static bool run(uint64_t seed, unsigned replicas, unsigned steps, enum topology topology, bool verbose, unsigned *ret_ops)
 {
-	static const int64_t skews[] = {0, 0, 50, -50, 400, -4000};
+	static const int64_t skews[] = {0, 0, 50, -50, 400, -4000, 20000, -86400};
 	struct sim *s = calloc(1, sizeof *s);
 
 	s->verbose = verbose;
+	s->topology = topology;
 	world_make(&s->w, replicas, seed);
 	for (unsigned i = 0; i < replicas; i++)
-		s->w.r[i].skew_ns = skews[pick(s, 6)] * 1000000000;
+		s->w.r[i].skew_ns = skews[pick(s, 8)] * 1000000000;
 	for (unsigned i = 0; i < steps && !s->failed; i++) {
 		unsigned x = pick(s, 100);
 		if (x < 60)
@@ -626,8 +717,8 @@ static bool run(uint64_t seed, unsigned replicas, unsigned steps, bool verbose, 
 	if (!s->failed)
 		heal(s);
 	if (s->failed)
-		printf("seed %llu: %s\n  again: sim -n 1 -s %llu -r %u -o %u -v\n", (unsigned long long)seed, s->why, (unsigned long long)seed,
-			replicas, steps);
+		printf("seed %llu: %s\n  again: sim -n 1 -s %llu -r %u -o %u -t %s -v\n", (unsigned long long)seed, s->why, (unsigned long long)seed,
+			replicas, steps, topologies[topology]);
 	while (s->n_flying)
 		drop(s, 0);
 	world_remove(&s->w);
@@ -640,12 +731,19 @@ static bool run(uint64_t seed, unsigned replicas, unsigned steps, bool verbose, 
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	unsigned seeds = 20, first = 1, replicas = 0, steps = 60, bad = 0, ops = 0;
+	unsigned seeds = 20, first = 1, replicas = 0, steps = 60, bad = 0, ops = 0, topology = 3;
 	bool verbose = false;
 	int c;
 
-	while ((c = getopt(argc, argv, "n:s:r:o:v")) != -1) {
+	while ((c = getopt(argc, argv, "n:s:r:o:t:v")) != -1) {
 		unsigned n = optarg ? (unsigned)strtoul(optarg, NULL, 10) : 0;
+		if (c == 't') {
+			for (topology = 0; topology < 3 && strcmp(optarg, topologies[topology]);)
+				topology++;
+			if (topology == 3)
+				return 2;
+			continue;
+		}
 		if (c == 'n')
 			seeds = n;
 		else if (c == 's')
@@ -662,7 +760,7 @@ int main(int argc, char **argv)
 	if (replicas > REPLICAS_MAX)
 		return 2;
 	for (unsigned i = 0; i < seeds; i++)
-		bad += !run(first + i, replicas ? replicas : 2 + (first + i) % 3, steps, verbose, &ops);
+		bad += !run(first + i, replicas ? replicas : 2 + (first + i) % 3, steps, topology < 3 ? topology : (first + i) / 3 % 3, verbose, &ops);
 	printf("%u histories, %u local operations, %u failed\n", seeds, ops, bad);
 	return bad ? 1 : 0;
 }

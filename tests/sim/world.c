@@ -128,8 +128,8 @@ static void make_one(struct world *w, unsigned i, const uint8_t *master, struct 
 	r->rng = w->seed * 1000 + i;
 	r->env = (struct env){.wall_ns = wall, .mono_ns = mono, .random = fill, .ctx = r};
 	strcpy(r->path, w->dir);
-	strcat(r->path, (char[]){'/', (char)('A' + i), 0});
-	snprintf(h.name, sizeof h.name, "%c", 'A' + (int)i);
+	strcat(r->path, (char[]){'/', replica_letter(i), 0});
+	snprintf(h.name, sizeof h.name, "%c", replica_letter(i));
 	r->id = h.replica = 100 + i;
 	must(slot_make(h.slot[0], 0, SLOT_KEYFILE, (struct slot_cost){0}, volume, "key", 3, master), "slot_make");
 	must(volume_create(r->path, &h, master, i == 0, &r->env), "volume_create");
@@ -142,7 +142,7 @@ static void introduce(struct world *w)
 
 	for (unsigned i = 1; i < w->n; i++) {
 		struct member m = {0};
-		snprintf(m.name, sizeof m.name, "%c", 'A' + (int)i);
+		snprintf(m.name, sizeof m.name, "%c", replica_letter(i));
 		m.static_public[0] = (uint8_t)i;
 		must(volume_set_member(w->r[0].v, w->r[i].id, &m), "volume_set_member");
 	}

@@ -4,7 +4,8 @@
 #define TWOFOLD_WORLD_H
 #include "replicate.h"
 
-#define REPLICAS_MAX 6
+#define REPLICAS_MAX 50
+static inline char replica_letter(unsigned i) { return (char)(i < 26 ? 'A' + i : 'a' + i - 26); }
 struct world;
 struct replica {
 	struct world *w;

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "heal.h"
-#include "scrub.h" /* and the volume's check.h */
+#include "check_volume.h"
 
 #define FILES 5
 #define MOST 300000

@@ -1,7 +1,7 @@
 /* Looking at all that a store holds (twofold check, scrub): records, links, contents, and whether they agree with the roots that authenticate them.
  * Runs beside everything else, in small steps; any thread. */
-#ifndef TWOFOLD_VOLUME_CHECK_H
-#define TWOFOLD_VOLUME_CHECK_H
+#ifndef TWOFOLD_CHECK_VOLUME_H
+#define TWOFOLD_CHECK_VOLUME_H
 #include "heal.h"
 
 struct check_options {

@@ -140,6 +140,9 @@ static int revive(struct apply *a, struct vnode *n)
 
 	if (!(n->flags & (VN_ORPHAN | VN_DOOMED)) && (n->type != S_IFDIR || n->nlink >= 2))
 		return 0;
+	int replaced = n->type == S_IFREG && n->data && (n->flags & VN_DATA_DIRTY) && (n->flags & VN_STORED) ? replace_unlinked(a, n) : 0;
+	if (replaced)
+		return replaced;
 	n->flags &= ~(unsigned)(VN_ORPHAN | VN_DOOMED);
 	vnode_dirty(a->v, n);
 	if (n->type != S_IFDIR)

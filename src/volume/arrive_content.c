@@ -177,7 +177,7 @@ static bool needs_number(struct apply *a, const struct vnode *n, const struct pa
 }
 
 /* Readers pin a node without the gate, for as long as one read takes. */
-static void wait_unpinned(struct volume *v, struct vnode *n)
+void wait_unpinned(struct volume *v, struct vnode *n)
 {
 	for (n->pins++; n->pins > 1;) {
 		tree_unlock(v);
@@ -238,8 +238,9 @@ int arrive_bytes(struct apply *a, struct arrival *x)
 
 	if (e && e != -ENOENT)
 		return e;
-	if (!e && local && dot_eq(n->content_slot.stamp.dot, dot) && vnode_lacks_bytes(n)) {
-		n->local = local;
+	bool named = !e && !(n->flags & (VN_ORPHAN | VN_DOOMED)); /* else nothing of it is written any more */
+	if (named && local && dot_eq(n->content_slot.stamp.dot, dot) && vnode_lacks_bytes(n)) {
+		n->local = n->fetched = local;
 		taken = true;
 	}
 	for (uint32_t i = 0; !e && local && !taken && i < n->n_extra; i++) {

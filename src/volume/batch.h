@@ -91,6 +91,7 @@ struct replacement { /* a node that gets another inode number once all is merged
 	struct stamp stamp;
 	uint64_t local, size, blocks;
 	bool dirty;
+	bool unlinked; /* its handles wrote on after its last name went: that stays theirs alone */
 };
 struct apply {
 	struct volume *v;
@@ -106,6 +107,11 @@ struct apply {
 	bool members_changed;
 	bool recompute; /* something unusual may be shown or may have ended */
 };
+/* Leaves tree_mu for moments. */
+void wait_unpinned(struct volume *v, struct vnode *n);
+/* A file without a name that is to have one again, and was written after it lost the last: its handles keep what they wrote under the old number, the
+ * file is what its record says. */
+int replace_unlinked(struct apply *a, struct vnode *n);
 /* Notices are collected under locks and given afterwards. -ENOMEM loses a notice only together with the whole apply. */
 int note_entry(struct apply *a, inum parent, const char *name, size_t len);
 int note_inode(struct apply *a, int kind, inum ino);

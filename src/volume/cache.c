@@ -307,6 +307,25 @@ static int load_parts(struct volume *v, struct vnode *n, const struct node_row *
 	return 0;
 }
 
+int vnode_content_reload(struct volume *v, struct vnode *n)
+{
+	struct node_row r;
+	struct part p;
+	int e = journal_node_get(v->journal, n->row, &r);
+
+	content_fini(&n->content);
+	n->content = (struct content){0};
+	if (!e && r.content.p) {
+		if ((e = open_part(v, n, r.content, PART_CONTENT, &p)))
+			return damaged(n->row, "a record of content", e);
+		n->content = p.content;
+		p.content = (struct content){0};
+		part_fini(&p);
+	}
+	vnode_set_size(n, &n->content);
+	return e;
+}
+
 int vnode_extra_add(struct vnode *n, struct extra **ret)
 {
 	struct extra *x = reallocarray(n->extra, n->n_extra + 1, sizeof *x);

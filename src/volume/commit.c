@@ -62,6 +62,9 @@ static bool wanted(const struct concern *c, const struct vnode *n)
 	/* a fresh small file needs no flush: its name need not be committed with an empty content first */
 	if ((n->flags & VN_CONTENT_NEW) && n->size <= INLINE_LIMIT)
 		return true;
+	/* a conflict copy that was written to: its row is one of its own from now on, with nothing in it before this */
+	if (!n->derived && n->content_slot.stamp.dot.counter && !n->content_slot.stored.counter)
+		return true;
 	for (uint32_t i = 0; i < c->n_want; i++)
 		if (c->want[i] == n->row)
 			return true;

@@ -56,7 +56,7 @@ int retire(struct txn *t, struct vnode *n, uint64_t local, struct blob record, i
 		return 0;
 	struct vnode *h = heir ? vnode_cached(v, heir) : NULL;
 	/* what was written over after its last commit, or after its last name went, is not what the record says */
-	if (n->data && filedata_overwritten(n->data, local))
+	if (local == n->spoiled || (n->data && filedata_overwritten(n->data, local)))
 		return txn_trash(t, local);
 	if (v->alone || !record.p || !h || h->type != S_IFREG || (h->flags & (VN_ORPHAN | VN_DOOMED)))
 		return txn_trash(t, local);

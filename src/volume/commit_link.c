@@ -146,10 +146,12 @@ static uint32_t deletions_left(const struct vlink *l)
 	return left;
 }
 
-/* Dead, and nobody needs to hear of it. */
+/* Dead, and nobody needs to hear of it. What was not loaded is not none. */
 static bool forgotten(const struct txn *t, const struct vlink *l)
 {
-	return !(l->flags & VL_LIVE) && (t->v->alone || !l->n_deletion) && !link_is_derived(t->v, l);
+	bool none = !l->n_deletion && (!(l->flags & VL_STORED) || (l->flags & VL_DELETIONS_LOADED));
+
+	return !(l->flags & VL_LIVE) && (t->v->alone || none) && !link_is_derived(t->v, l);
 }
 
 static int forget(struct txn *t, struct vlink *l, const struct link_row *old)
@@ -176,6 +178,39 @@ static int forget(struct txn *t, struct vlink *l, const struct link_row *old)
 	return e ? e : journal_link_delete(j, l->row);
 }
 
+/* The directory of a dead name may have come and gone in this transaction: whoever brings the name back finds it by its row. Nodes are written before links. */
+static int keep_parent(struct txn *t, const struct vlink *l)
+{
+	struct node_row n;
+	int e = journal_node_get(t->v->journal, l->parent, &n);
+
+	if (e != -ENOENT)
+		return e;
+	n = (struct node_row){.row = l->parent, .id = l->parent_id, .type = S_IFDIR};
+	return journal_node_insert(t->v->journal, &n);
+}
+
+/* Moved and removed in one transaction: nobody hears of the place between, whose directory may be gone with it. Who brings the name back finds it where
+ * all knew it. */
+static int unmove(struct txn *t, struct vlink *l, const struct link_row *old)
+{
+	struct part p;
+	int e = part_parse(t->v->keys, old->place.p, old->place.len, true, &p);
+
+	if (e)
+		return e == -ENOMEM ? e : 0; /* damaged: it stays where it was moved to */
+	e = p.kind == PART_PLACE ? vlink_set_name(l, p.place.name, p.place.name_len) : -EUCLEAN;
+	if (!e) {
+		l->parent = old->parent;
+		l->parent_id = p.place.parent;
+		l->parent_before = p.place.parent_before;
+		memcpy(l->tag, old->tag, sizeof l->tag);
+		l->place.dirty = false;
+	}
+	part_fini(&p);
+	return e;
+}
+
 int write_link(struct txn *t, struct vlink *l)
 {
 	struct journal *j = t->v->journal;
@@ -188,6 +223,8 @@ int write_link(struct txn *t, struct vlink *l)
 		return e;
 	if (forgotten(t, l))
 		return forget(t, l, &old);
+	if (!live && old.place.p && l->place.dirty && !l->place.arrived.p && (e = unmove(t, l, &old)))
+		return e;
 	if (slot_pending(&l->place)) {
 		if ((e = make_place(t, l, &fresh)))
 			return e;
@@ -201,6 +238,8 @@ int write_link(struct txn *t, struct vlink *l)
 	struct link_row row = {.row = l->row, .id = l->id, .node = l->node, .parent = l->parent, .live = live,
 		.deletions = (l->flags & VL_DELETIONS_LOADED) ? deletions_left(l) : old.deletions, .place = fresh};
 	memcpy(row.tag, l->tag, sizeof row.tag);
+	if (!e && !live && !link_is_derived(t->v, l))
+		e = keep_parent(t, l);
 	if (e)
 		return e;
 	return (l->flags & VL_STORED) ? journal_link_update(j, &row) : journal_link_insert(j, &row);

@@ -206,6 +206,18 @@ static int keep_number(struct txn *t, struct vnode *n)
 	return e || !named ? e : journal_node_insert(t->v->journal, &row);
 }
 
+/* Bytes that came from a peer for a node which the same batch left without a name: its row does not have them yet, and never will. */
+static int bytes_in_vain(struct txn *t, struct vnode *n, uint64_t recorded)
+{
+	uint64_t fetched = n->fetched;
+
+	if (!fetched || fetched == recorded)
+		return 0;
+	if (n->local == fetched)
+		n->local = recorded;
+	return txn_trash(t, fetched);
+}
+
 /* A node that nothing names and nobody uses. Alone, all of it goes; else its parts stay for those who have not heard of the deletion, its bytes go. */
 static int destroy(struct txn *t, struct vnode *n)
 {
@@ -244,6 +256,7 @@ static int destroy(struct txn *t, struct vnode *n)
 		e = txn_trash(t, n->extra[i].local);
 	derived_bytes_gone(t->v, n);
 	e = e ? e : retire(t, n, old.local, old.content, n->heir);
+	e = e ? e : bytes_in_vain(t, n, old.local);
 	e = e ? e : drop_base(t, n->row);
 	e = e ? e : journal_step_delete(j, n->row);
 	if (e)
@@ -271,6 +284,7 @@ static int write_orphan(struct txn *t, struct vnode *n)
 	if (e || !(n->flags & VN_STORED))
 		return e;
 	e = journal_node_get(t->v->journal, n->row, &old);
+	e = e ? e : bytes_in_vain(t, n, old.local);
 	if (e || old.orphan)
 		return e;
 	const struct blob part[PARTS] = {old.attrs, old.times, old.content};
@@ -315,13 +329,18 @@ int write_node(struct txn *t, struct vnode *n)
 		return destroy(t, n);
 	if (ends_here(n))
 		return write_orphan(t, n);
-	if (n->binned && (e = journal_trash_delete(t->v->journal, n->binned)))
+	if (n->binned && !(n->flags & VN_ORPHAN) && (e = journal_trash_delete(t->v->journal, n->binned)))
 		return e;
 	if ((n->flags & VN_STORED) && (e = journal_node_get(t->v->journal, n->row, &old)))
 		return e;
 	const struct blob before[PARTS] = {old.attrs, old.times, old.content};
 	bool was_live = (n->flags & VN_STORED) && (old.links || n->row == ROOT_INUM), is_live = n->links || n->row == ROOT_INUM;
 	bool content = due(n, CONTENT);
+	/* kept for its copies alone, and written since its last commit: the redo log has it as committed, so its bytes go now */
+	if (!content && (n->flags & VN_DATA_DIRTY) && n->local && n->data && !n->links && !node_has_name(t->v, n) && filedata_overwritten(n->data, n->local)) {
+		n->spoiled = n->local;
+		n->local = 0;
+	}
 	uint64_t local = content && n->snapshot_taken && !n->content_slot.arrived.p ? n->snapshot.local : n->local;
 
 	if (old.extras)
@@ -342,6 +361,8 @@ int write_node(struct txn *t, struct vnode *n)
 		e = write_step(t, n, n->content_slot.stamp.dot, n->content_slot.taken.dot, n->snapshot_taken ? &n->snapshot : NULL);
 	if (!e && old.local && !local_in_use(n, old.local, local))
 		e = retire(t, n, old.local, old.content, n->row);
+	if (!e && n->fetched && !local_in_use(n, n->fetched, local))
+		e = bytes_in_vain(t, n, old.local);
 	e = e ? e : write_extras(t, n, local);
 	e = e ? e : put_row(t, n, fresh, local);
 	if (!e && extras_left(n))
@@ -402,7 +423,9 @@ void node_written(struct txn *t, struct vnode *n)
 	if (n->flags & VN_DOOMED)
 		return;
 	if (!orphan) {
-		n->stray = n->binned = 0;
+		n->fetched = 0;
+		if (!(n->flags & VN_ORPHAN))
+			n->stray = n->binned = 0;
 		if (n->content_slot.arrived.p || n->content_slot.taken.dot.counter)
 			content_written(n);
 		slot_written(&n->attrs_slot);

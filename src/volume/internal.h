@@ -130,6 +130,8 @@ struct vnode {
 	struct dots next_apart;
 	bool next_set;
 	uint64_t stray;  /* without a name: number of an object that no record names */
+	uint64_t fetched; /* number of an object that came for it, and that no record names yet */
+	uint64_t spoiled; /* number of an object that holds something else than the record that named it */
 	uint64_t binned; /* that number stands in the table of what the next open removes; it is taken out where the file gets a name again */
 };
 
@@ -323,6 +325,7 @@ int vlink_recorded(struct volume *v, struct vnode *dir, const void *name, size_t
 typedef int vlink_fn(void *ctx, struct vlink *l);
 int vlinks_named(struct volume *v, struct vnode *dir, const void *name, size_t len, vlink_fn *fn, void *ctx);
 /* A fresh link, in the cache, dirty, live, counted in node (links, nlink) and parent (nlink of directories). id NULL: drawn. */
+int vlink_set_name(struct vlink *l, const void *name, size_t len); /* memory alone */
 int vlink_new(struct volume *v, const struct id *id, struct vnode *node, struct vnode *parent, const void *name, size_t len, struct vlink **ret);
 /* A link row without a valid place yet (a deletion came before its place): not live, not counted. */
 int vlink_refer(struct volume *v, const struct id *id, struct vlink **ret);
@@ -354,6 +357,8 @@ bool content_lacks_bytes(const struct content *c, uint64_t local);
 bool vnode_lacks_bytes(const struct vnode *n);
 /* Its attributes have not come yet: nobody but root may use it meanwhile, and whoever changes it must not make an attributes part without a type. */
 void vnode_default_attrs(struct vnode *n);
+/* The content as its committed record has it, while n->data is NULL. */
+int vnode_content_reload(struct volume *v, struct vnode *n);
 void vnode_set_size(struct vnode *n, const struct content *c); /* size and blocks from a content */
 /* Sealed name for exception rows: appended to out; and back. */
 int name_seal(struct volume *v, const void *name, size_t len, struct buf *out);

@@ -155,7 +155,7 @@ static int damaged(uint64_t row, int e)
 	return e;
 }
 
-static int set_name(struct vlink *l, const void *name, size_t len)
+int vlink_set_name(struct vlink *l, const void *name, size_t len)
 {
 	char *copy = malloc(len + 1);
 
@@ -190,7 +190,7 @@ static int take_place(struct volume *v, struct vlink *l, const struct link_row *
 		part_fini(&p);
 		return -EUCLEAN;
 	}
-	e = set_name(l, p.place.name, p.place.name_len);
+	e = vlink_set_name(l, p.place.name, p.place.name_len);
 	l->node_id = p.place.node;
 	l->parent_id = p.place.parent;
 	l->parent_before = p.place.parent_before;
@@ -221,7 +221,7 @@ static int from_row(struct volume *v, const struct link_row *r, struct vlink **r
 	l->n_deletion = 0;
 	if (r->place.p)
 		e = take_place(v, l, r);
-	else if (!(e = set_name(l, "", 0)) && r->live)
+	else if (!(e = vlink_set_name(l, "", 0)) && r->live)
 		e = -EUCLEAN;
 	if (e) {
 		vlink_free(v, l);
@@ -397,6 +397,8 @@ static void count(struct volume *v, struct vnode *node, struct vnode *parent, in
 {
 	node->links = (uint32_t)((int)node->links + by);
 	if (node->type == S_IFDIR) {
+		if (by > 0 && parent->type == S_IFDIR && parent->nlink < 2)
+			parent->nlink = 2; /* it was removed, empty */
 		parent->nlink = (uint32_t)((int)parent->nlink + by);
 		vnode_dirty(v, parent);
 	} else {
@@ -411,7 +413,7 @@ int vlink_new(struct volume *v, const struct id *id, struct vnode *node, struct 
 
 	if (!l)
 		return -ENOMEM;
-	if (set_name(l, name, len)) {
+	if (vlink_set_name(l, name, len)) {
 		slab_put(v->link_slab, l);
 		return -ENOMEM;
 	}
@@ -446,7 +448,7 @@ int vlink_refer(struct volume *v, const struct id *id, struct vlink **ret)
 	if (e != -ENOENT)
 		return e;
 	struct vlink *l = slab_get(v->link_slab);
-	if (!l || set_name(l, "", 0)) {
+	if (!l || vlink_set_name(l, "", 0)) {
 		slab_put(v->link_slab, l);
 		return -ENOMEM;
 	}
@@ -466,7 +468,7 @@ int vlink_move(struct volume *v, struct vlink *l, struct vnode *parent, const vo
 	int e = dir && other ? vnode_get(v, l->parent, &old) : 0;
 
 	if (!e)
-		e = set_name(l, name, len);
+		e = vlink_set_name(l, name, len);
 	if (e)
 		return e;
 	vlink_dirty(v, l);
@@ -485,7 +487,7 @@ int vlink_move(struct volume *v, struct vlink *l, struct vnode *parent, const vo
 	}
 	if (dir && other) {
 		old->nlink--;
-		parent->nlink++;
+		parent->nlink = parent->type == S_IFDIR && parent->nlink < 2 ? 3 : parent->nlink + 1;
 		vnode_dirty(v, old);
 		vnode_dirty(v, parent);
 	}

@@ -26,6 +26,25 @@ int replace_later(struct apply *a, struct vnode *n, struct vnode *copy)
 	return 0;
 }
 
+int replace_unlinked(struct apply *a, struct vnode *n)
+{
+	for (uint32_t i = 0; i < a->n_replace; i++)
+		if (a->replace[i].node == n->row)
+			return 0;
+	wait_unpinned(a->v, n);
+	int e = replace_later(a, n, NULL);
+	if (e)
+		return e;
+	struct replacement *p = &a->replace[a->n_replace - 1];
+	p->unlinked = true;
+	if (filedata_overwritten(p->data, n->local)) { /* what the record names is nowhere here any more */
+		n->spoiled = n->local;
+		n->local = 0;
+	}
+	n->flags &= ~(unsigned)VN_DATA_DIRTY;
+	return vnode_content_reload(a->v, n);
+}
+
 static int note_renumber(struct volume *v, const struct renumber *r)
 {
 	struct renumber *p = reallocarray(v->renumber, v->n_renumber + 1, sizeof *p);
@@ -95,7 +114,7 @@ static int make_orphan(struct volume *v, struct replacement *p, struct vnode *n,
 	o->local = p->local;
 	o->size = p->size;
 	o->blocks = p->blocks;
-	o->flags = VN_STORED | VN_ORPHAN | VN_SUPERSEDED | (p->dirty ? VN_DATA_DIRTY : 0);
+	o->flags = VN_STORED | VN_ORPHAN | (p->unlinked ? 0 : VN_SUPERSEDED) | (p->dirty ? VN_DATA_DIRTY : 0);
 	o->heir = n->row;
 	o->stray = n->stray;
 	o->binned = n->binned;
@@ -149,7 +168,7 @@ static int replace_one(struct apply *a, struct replacement *p)
 	struct renumber r = {.old = p->node};
 	int e = vnode_get(v, p->node, &n);
 
-	bool shared = !e && p->copy && shows_it(n, p);
+	bool shared = !e && p->copy && !p->dirty && shows_it(n, p);
 	if (shared && !vnode_get(v, p->copy, &copy) && ((copy->flags & VN_STORED) || copy->pins || copy->derived != n->row))
 		copy = NULL;
 	inum fresh = v->next_node++;

@@ -81,7 +81,8 @@ kill9() {
     for i in $(seq 500); do gone "$p" && break; sleep 0.01; done
     umount -l "$W/$1" 2>/dev/null
 }
-port() { echo $((20000 + ($$ * 7 + $1) % 20000)); }
+# below the range that outgoing connections take theirs from
+port() { echo $((10000 + ($$ * 7 + $1) % 20000)); }
 # pair A B [OPTIONS]: a volume on A, mounted and listening; B joins it, mounted. Both on loopback.
 pair() {
     local a=$1 b=$2 o=${3:-} p t

@@ -1,10 +1,10 @@
-/* sim [-n SEEDS] [-s FIRST] [-r REPLICAS] [-o STEPS] [-t mesh|star|chain] [-v]: random histories on real volumes.
+/* sim [-n SEEDS] [-s FIRST] [-r REPLICAS] [-o STEPS] [-t mesh|star|chain] [-v] [-k]: random histories on real volumes; -k: those that once failed.
  *
  * Local operations of all kinds on 2 to 50 replicas with clocks that are wrong by up to a day, each connected with all, with the first, or with its neighbours;
  * batches on their way are lost, doubled, broken off, shuffled and overtaken; replicas are killed, committed or not, and opened again. Checked: after every
  * local operation the tree is what POSIX says; after every kill and at the end all that a store holds agrees with its roots (check.h); after everything was
  * handed over all trees and roots `live` are the same, no edit that was committed is lost, and once it is quiet nobody makes new parts. A failing seed
- * prints how to run it again. */
+ * prints how to run it again; -v tells each step, and checks every store after it. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -621,6 +621,13 @@ static void show(struct sim *s, unsigned i)
 	tree_free(&t);
 }
 
+/* Looking for the step after which something is wrong. */
+static void check_all(struct sim *s, const char *when)
+{
+	for (unsigned i = 0; i < s->w.n && s->verbose && !s->failed; i++)
+		check_store(s, i, when);
+}
+
 static bool exchange_all(struct sim *s)
 {
 	bool quiet = true;
@@ -632,6 +639,7 @@ static bool exchange_all(struct sim *s)
 			if (e)
 				fail(s, "%c -> %c while healing: %s", replica_letter(a), replica_letter(b), strerror(-e));
 			quiet &= !parts;
+			check_all(s, "after an exchange");
 			if (s->verbose && parts) {
 				SAY(s, "   healing: %c -> %c: %u parts\n", replica_letter(a), replica_letter(b), parts);
 				show(s, b);
@@ -661,9 +669,11 @@ static void heal(struct sim *s)
 	while (!s->failed && !exchange_all(s))
 		if (++rounds > 8 + (s->topology == CHAIN ? (int)s->w.n : 0))
 			fail(s, "it never gets quiet: new parts in every round");
-	/* bytes that nobody had in time are asked for with the next batch */
-	if (!s->failed)
+	/* bytes that nobody had in time are asked for again, after ever longer pauses; they may have to come over a neighbour */
+	for (unsigned i = 0; i < (s->topology == CHAIN ? s->w.n : 2) && !s->failed; i++) {
+		s->w.now_ns += UINT64_C(3600) * 1000000000;
 		exchange_all(s);
+	}
 	for (unsigned i = 0; i < s->w.n && !s->failed; i++)
 		check_store(s, i, "at the end");
 	if (s->failed)
@@ -713,6 +723,7 @@ static bool run(uint64_t seed, unsigned replicas, unsigned steps, enum topology 
 			deliver(s);
 		else
 			kill_one(s);
+		check_all(s, "after this step");
 	}
 	if (!s->failed)
 		heal(s);
@@ -728,14 +739,32 @@ static bool run(uint64_t seed, unsigned replicas, unsigned steps, enum topology 
 	return ok;
 }
 
+/* Histories of 150 steps that once failed, and what they found. */
+static const struct {
+	uint64_t seed;
+	unsigned replicas;
+	enum topology topology;
+} known[] = {
+	{5016, 2, STAR},  /* the object of an unlinked file that was open at a kill was forgotten */
+	{5018, 4, STAR},  /* what an open handle wrote after the last name went was shown where a peer brought the file back */
+	{5092, 3, CHAIN}, /* link count of a directory that came back with two directories in it */
+	{5129, 4, CHAIN}, /* a dead name in a directory that came and went in one transaction */
+	{5167, 3, MESH},  /* bytes asked for again, for a file that the same batch left without a name */
+	{7137, 2, MESH},  /* a hole in a file that was unlinked in the same transaction went into its committed object */
+	{7142, 4, STAR},  /* a deletion that was not loaded was taken for none, and its link forgotten */
+	{7149, 2, STAR},  /* the same as 7137, of a file that only conflict copies keep */
+	{9185, 4, STAR},  /* a directory moved into one of which nobody ever heard, and removed: an edit in it stayed hidden */
+	{9189, 2, MESH},  /* a conflict copy that was written to, lost by an fsync of another file and a kill */
+};
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	unsigned seeds = 20, first = 1, replicas = 0, steps = 60, bad = 0, ops = 0, topology = 3;
-	bool verbose = false;
+	bool verbose = false, again = false;
 	int c;
 
-	while ((c = getopt(argc, argv, "n:s:r:o:t:v")) != -1) {
+	while ((c = getopt(argc, argv, "n:s:r:o:t:vk")) != -1) {
 		unsigned n = optarg ? (unsigned)strtoul(optarg, NULL, 10) : 0;
 		if (c == 't') {
 			for (topology = 0; topology < 3 && strcmp(optarg, topologies[topology]);)
@@ -754,12 +783,17 @@ int main(int argc, char **argv)
 			steps = n;
 		else if (c == 'v')
 			verbose = true;
+		else if (c == 'k')
+			again = true;
 		else
 			return 2;
 	}
 	if (replicas > REPLICAS_MAX)
 		return 2;
-	for (unsigned i = 0; i < seeds; i++)
+	for (unsigned i = 0; again && i < sizeof known / sizeof *known; i++)
+		bad += !run(known[i].seed, known[i].replicas, 150, known[i].topology, verbose, &ops);
+	seeds = again ? sizeof known / sizeof *known : seeds;
+	for (unsigned i = 0; i < seeds && !again; i++)
 		bad += !run(first + i, replicas ? replicas : 2 + (first + i) % 3, steps, topology < 3 ? topology : (first + i) / 3 % 3, verbose, &ops);
 	printf("%u histories, %u local operations, %u failed\n", seeds, ops, bad);
 	return bad ? 1 : 0;

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 here=$(pwd)
 sh examples/install-packages.sh attr acl rsync git sqlite3 python3 iproute2 xfsprogs mandoc scdoc libclang-rt-14-dev clang procps util-linux e2fsprogs chromium \
-    debhelper dh-apparmor fakeroot lintian apparmor zsh fish fio systemd strace
+    debhelper dh-apparmor fakeroot lintian apparmor zsh fish fio systemd strace btrfs-progs
 : "${JOBS:=2}"
 [ -f build/build.ninja ] || meson setup build > /dev/null
 [ -f build-asan/build.ninja ] || CC=clang meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false > /dev/null

@@ -93,6 +93,21 @@ const char *const statement_sql[STATEMENTS] = {
 	[ST_SAMPLE_THIN] = "DELETE FROM sample WHERE at<?1 OR (at<?2 AND at%?3>=?4)",
 };
 
+/* A quota that is reached is an input/output error to SQLite, and by the time that it says so errno is another call's: the database file and its log keep theirs. */
+static bool past_quota(sqlite3 *db)
+{
+	int last = 0;
+	sqlite3_file *log = NULL;
+
+	if (sqlite3_system_errno(db) == EDQUOT)
+		return true;
+	if (sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &last) == SQLITE_OK && last == EDQUOT)
+		return true;
+	if (sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) != SQLITE_OK || !log || !log->pMethods)
+		return false;
+	return log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &last) == SQLITE_OK && last == EDQUOT;
+}
+
 int journal_error(struct journal *j, int rc)
 {
 	int primary = rc & 0xff, sys = j->db ? sqlite3_system_errno(j->db) : 0;
@@ -116,7 +131,7 @@ int journal_error(struct journal *j, int rc)
 	case SQLITE_IOERR:
 		if (rc == SQLITE_IOERR_NOMEM)
 			return -ENOMEM;
-		if (sys == ENOSPC || sys == EDQUOT)
+		if (sys == ENOSPC || (j->db && past_quota(j->db)))
 			return -ENOSPC;
 		log_error("journal.db: input/output error: %s", sqlite3_errmsg(j->db));
 		return -EIO;

@@ -144,6 +144,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	stats_since(m->stats, OP_READ, t);
 }
 
+static bool runs_as_another(struct mount *m, uint64_t ino)
+{
+	struct inode_attr a;
+	return !volume_getattr(m->v, ino, &a) && a.mode & (S_ISUID | S_ISGID);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
@@ -151,7 +157,11 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	const struct worker *w = worker_self(m);
 	bool from_cache = fi->writepage;
 	bool kill = w && w->write_flags & FUSE_WRITE_KILL_SUIDGID;
+	bool privileged = kill && runs_as_another(m, ino);
 	int r = volume_write(m->v, ino, (uint64_t)off, buf, size, !m->writeback, kill);
+	/* past the cache the kernel leaves it at the flag and goes on showing the old mode. Attributes alone: takes no lock that this write holds. */
+	if (privileged)
+		fuse_lowlevel_notify_inval_inode(m->se, ino, -1, 0);
 	if (r)
 		mount_fail(req, r);
 	else

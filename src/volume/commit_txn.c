@@ -225,6 +225,7 @@ static bool give_reserve(struct volume *v)
 {
 	if (unlinkat(v->dirfd, "reserve", 0))
 		return false;
+	v->reserve_gone = true;
 	log_warn("%s: the disk is full, the reserve was given up", v->path);
 	return true;
 }
@@ -244,6 +245,8 @@ int txn_write(struct txn *t, const struct txn_hook *h)
 			e = transaction(t, h);
 		stats_since(v->stats, STAGE_COMMIT, start);
 	}
+	/* a quota does not show in the free space of the filesystem: until a transaction succeeds, no more is taken on that it would have to carry */
+	v->commit_full = e == -ENOSPC;
 	tree_unlock(v);
 	if (e)
 		log_error("%s: the journal's transaction failed and will be tried again: %s", v->path, strerror(-e));

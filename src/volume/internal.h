@@ -266,6 +266,8 @@ struct volume {
 	atomic_bool unflushed;       /* a COMMIT is not flushed yet */
 	_Atomic uint64_t space_asked_ns;
 	atomic_bool space_full;
+	atomic_bool reserve_gone, reserve_being_made; /* it was given up, by a commit that found no room, and has not come back */
+	atomic_bool commit_full; /* the last transaction found no room for itself */
 	bool no_background_work; /* being closed */
 };
 /* A file that gets another inode number with the next COMMIT; journal.db is changed before anything else is written there. */

@@ -48,6 +48,41 @@ static uint64_t reserve_bytes(uint64_t space)
 	return share < RESERVE_MIN ? RESERVE_MIN : share > RESERVE_MAX ? RESERVE_MAX : share;
 }
 
+/* One made when there was much less room grows. */
+static void make_reserve(struct volume *v)
+{
+	struct statvfs s;
+	struct stat st;
+	int fd = openat(v->dirfd, "reserve", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	if (fstatvfs(fd, &s) || fstat(fd, &st)) {
+		close(fd);
+		return;
+	}
+	off_t have = st.st_size, want = (off_t)reserve_bytes(s.f_bavail * s.f_frsize + (uint64_t)have);
+	if (want - have >= RESERVE_MIN && posix_fallocate(fd, have, want - have)) {
+		if (!have)
+			unlinkat(v->dirfd, "reserve", 0);
+		else if (ftruncate(fd, have))
+			log_warn("%s: reserve: %s", v->path, strerror(errno));
+	}
+	close(fd);
+}
+
+/* A reserve that was given up comes back as soon as it fits. Where a quota is the limit that is the only sign of room: statvfs does not know it. */
+static void restore_reserve(struct volume *v)
+{
+	if (!v->reserve_gone || atomic_exchange(&v->reserve_being_made, true))
+		return;
+	v->reserve_gone = false; /* first: who gives it up meanwhile says so afterwards */
+	make_reserve(v);
+	if (faccessat(v->dirfd, "reserve", F_OK, 0))
+		v->reserve_gone = true;
+	v->reserve_being_made = false;
+}
+
 int space_check(struct volume *v)
 {
 	uint64_t now = stats_now_ns();
@@ -60,8 +95,9 @@ int space_check(struct volume *v)
 		uint64_t dirty = (uint64_t)v->n_dirty_nodes + v->n_dirty_links, margin = reserve_bytes(s.f_blocks * s.f_frsize) / 2;
 		v->space_full = s.f_bavail * s.f_frsize < margin + dirty * 2048;
 		v->space_asked_ns = now;
+		restore_reserve(v);
 	}
-	return v->space_full ? -ENOSPC : 0;
+	return v->space_full || v->commit_full || v->reserve_gone ? -ENOSPC : 0;
 }
 
 void volume_fail(struct volume *v, const char *what, int e)
@@ -159,29 +195,6 @@ static int open_objects(struct volume *v)
 }
 
 /* ---- making ---- */
-/* One made when there was much less room grows. */
-static void make_reserve(struct volume *v)
-{
-	struct statvfs s;
-	struct stat st;
-	int fd = openat(v->dirfd, "reserve", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return;
-	if (fstatvfs(fd, &s) || fstat(fd, &st)) {
-		close(fd);
-		return;
-	}
-	off_t have = st.st_size, want = (off_t)reserve_bytes(s.f_bavail * s.f_frsize + (uint64_t)have);
-	if (want - have >= RESERVE_MIN && posix_fallocate(fd, have, want - have)) {
-		if (!have)
-			unlinkat(v->dirfd, "reserve", 0);
-		else if (ftruncate(fd, have))
-			log_warn("%s: reserve: %s", v->path, strerror(errno));
-	}
-	close(fd);
-}
-
 static void draw_identity(struct volume *v, struct header *h)
 {
 	if (id_is_zero(&h->volume))

@@ -32,7 +32,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void translate(const struct mount *m, int to_set, const struct stat *st, struct set_attr *ret)
 {
 	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	*ret = (struct set_attr){
 		.mode = st->st_mode,
 		.uid = st->st_uid,

@@ -49,7 +49,7 @@ static int set(struct volume *v, struct vnode *n, const char *name, const void *
 		return -ENODATA;
 	if (is_acl(name)) {
 		e = acl_set(&n->attrs, name, value, len);
-		if (!e && !strcmp(name, "system.posix_acl_access") && n->type != S_IFDIR && (n->attrs.mode & S_ISGID) && !c->in_group)
+		if (!e && !strcmp(name, "system.posix_acl_access") && (n->attrs.mode & S_ISGID) && !c->in_group)
 			n->attrs.mode &= ~(uint32_t)S_ISGID;
 	} else {
 		e = attrs_set(&n->attrs, name, value, len);

@@ -4,7 +4,7 @@
 #   pjdfstest   PJDFSTEST=the folder with pjdfstest (built) and tests/
 #   fsx         FSX=the program; SEEDS (default "1 2 3"), OPERATIONS (default 100000)
 #   fsstress    FSSTRESS=the program; 8 processes
-#   xfstests    XFSTESTS=the folder (built); the quick group of generic, EXCLUDE=tests to leave out
+#   xfstests    XFSTESTS=the folder (built); the quick group of generic (or TESTS), EXCLUDE=tests to leave out
 #   stress-ng   of the class filesystem, SECONDS_EACH (default 3) for each stressor that runs on the filesystem under /var/tmp
 #   fio         verify=crc32c with fsync, mapped and past the cache
 #   million     a million files (FILES) made, listed, mounted again, looked up cold; the process stays under 200 MiB
@@ -51,11 +51,20 @@ xfstests)
     cat > "$W/config" <<C
 export FSTYP=fuse FUSE_SUBTYP=.twofold PATH=$W/bin:$PATH
 export TEST_DEV=$W/test.store TEST_DIR=$W/test SCRATCH_DEV=$W/scratch.store SCRATCH_MNT=$W/scratch RESULT_BASE=$W/results
-export MOUNT_OPTIONS="-o passfile=$PASS,allow_other" TEST_FS_MOUNT_OPTS="-o passfile=$PASS,allow_other"
+export MOUNT_OPTIONS="-o passfile=$PASS,allow_other,deletions=apply" TEST_FS_MOUNT_OPTS="-o passfile=$PASS,allow_other,deletions=apply"
 C
+    # it knows this type as "fuse" alone, and unmounts by the source, which is a directory here
+    printf '#!/bin/sh\n/usr/bin/df "$@" | sed "s/ fuse\\.twofold/ fuse        /"\n' > "$W/bin/df"
+    cat > "$W/bin/umount" <<C
+#!/bin/bash
+a=("\${@/#${W//\//\\/}\\/test.store/$W/test}")
+exec /usr/bin/umount "\${a[@]/#${W//\//\\/}\\/scratch.store/$W/scratch}"
+C
+    chmod 755 "$W/bin/df" "$W/bin/umount"
+    export PATH=$W/bin:$PATH
     ln -s "$W/bin/mount.fuse.twofold" /sbin/mount.fuse.twofold 2> /dev/null && made=1
     mounted+=("$W/test" "$W/scratch")
-    cd "$XFSTESTS" && HOST_OPTIONS=$W/config timeout "${LIMIT:-3000}" ./check -g generic/quick ${EXCLUDE:+-e "$EXCLUDE"} > "$W/log" 2>&1 || fail "xfstests"
+    cd "$XFSTESTS" && HOST_OPTIONS=$W/config timeout "${LIMIT:-3000}" ./check ${TESTS:--g generic/quick} ${EXCLUDE:+-e "$EXCLUDE"} > "$W/log" 2>&1 || fail "xfstests"
     [ -z "${made:-}" ] || rm /sbin/mount.fuse.twofold
     grep -E '^(Ran|Not run|Failures|Failed)' "$W/log" ;;
 stress-ng)

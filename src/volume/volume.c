@@ -74,7 +74,8 @@ static void make_reserve(struct volume *v)
 /* A reserve that was given up comes back as soon as it fits. Where a quota is the limit that is the only sign of room: statvfs does not know it. */
 static void restore_reserve(struct volume *v)
 {
-	if (!v->reserve_gone || atomic_exchange(&v->reserve_being_made, true))
+	/* while a commit still waits for it, what became free is the commit's */
+	if (!v->reserve_gone || v->commit_full || atomic_exchange(&v->reserve_being_made, true))
 		return;
 	v->reserve_gone = false; /* first: who gives it up meanwhile says so afterwards */
 	make_reserve(v);

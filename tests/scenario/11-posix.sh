@@ -121,6 +121,9 @@ def acls():
     assert stat.S_IMODE(os.stat("dacl/f").st_mode) == 0o660, oct(os.stat("dacl/f").st_mode)
     assert os.getxattr("dacl/d", "system.posix_acl_default") == os.getxattr("dacl", "system.posix_acl_default")
     drop(); assert b"\xd2\x04" in os.getxattr("dacl/f", "system.posix_acl_access")
+    os.mkdir("sga"); os.chown("sga", 1234, 4242); os.chmod("sga", 0o2755); plain = acl([(1, 7, -1), (4, 7, -1), (32, 7, -1)])
+    os.setxattr("sga", "system.posix_acl_access", plain); assert os.stat("sga").st_mode & 0o2000      # root
+    as_user(1234, 1234, [], lambda: os.setxattr("sga", "system.posix_acl_access", plain)); assert stat.S_IMODE(os.stat("sga").st_mode) == 0o777, oct(os.stat("sga").st_mode)
     os.umask(0o027); put("um", b""); os.umask(0o022); assert stat.S_IMODE(os.stat("um").st_mode) == 0o640
 def setuid_cleared():
     put("su", b"x" * 10); os.chown("su", 1234, 1234); os.chmod("su", 0o6777)

@@ -36,11 +36,11 @@ int replace_unlinked(struct apply *a, struct vnode *n)
 	if (e)
 		return e;
 	struct replacement *p = &a->replace[a->n_replace - 1];
-	p->unlinked = true;
-	if (filedata_overwritten(p->data, n->local)) { /* what the record names is nowhere here any more */
+	if (n->local && filedata_overwritten(p->data, n->local)) { /* what the record names is nowhere here any more */
 		n->spoiled = n->local;
 		n->local = 0;
 	}
+	p->unlinked = !n->local; /* else both have one object, which a write through the handle must not change */
 	n->flags &= ~(unsigned)VN_DATA_DIRTY;
 	return vnode_content_reload(a->v, n);
 }

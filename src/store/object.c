@@ -449,6 +449,14 @@ void object_close(struct object *o)
 		object_free(o);
 }
 
+bool object_is_there(struct object_store *s, uint64_t local)
+{
+	char name[NAME_MAX_BYTES];
+
+	object_local_name(local, name);
+	return !faccessat(s->dirfd, name, F_OK, 0);
+}
+
 int object_remove(struct object_store *s, uint64_t local)
 {
 	char name[NAME_MAX_BYTES];

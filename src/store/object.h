@@ -46,6 +46,7 @@ int object_open(struct object_store *s, uint64_t local, const struct id *object,
  * until that is settled; opening it again meanwhile returns it with what it still protects (its map becomes `map`). Opened
  * twice at once, both handles are the same object, and the second open's map is not looked at. */
 void object_close(struct object *o);
+bool object_is_there(struct object_store *s, uint64_t local); /* its file; what still has it open may not notice that it is gone */
 int object_remove(struct object_store *s, uint64_t local); /* unlink; 0 also where it is not there */
 uint64_t object_local(const struct object *o);
 const struct id *object_id(const struct object *o);

@@ -187,6 +187,17 @@ static void file_is_bad(struct check *c, inum ino, const struct verify_result *x
 	free(path);
 }
 
+/* Whether the object that its row names is a file: read through a handle that is open already, one that was removed looks whole. */
+static bool object_is_missing(struct volume *v, inum ino)
+{
+	struct node_row n;
+
+	tree_lock(v);
+	bool missing = !journal_node_get(v->journal, ino, &n) && n.local && !object_is_there(v->objects, n.local);
+	tree_unlock(v);
+	return missing;
+}
+
 static int check_file(struct check *c, inum ino)
 {
 	struct verify_result x;
@@ -198,6 +209,8 @@ static int check_file(struct check *c, inum ino)
 		pace(c, x.bytes);
 	if (e == -ESTALE || e == -EINVAL || e == -EISDIR || e == -ENOENT)
 		return 0; /* went meanwhile */
+	if (!e)
+		x.missing = x.missing || object_is_missing(c->v, ino);
 	if (!e && (x.bad_pages || x.missing || x.bad_entries))
 		file_is_bad(c, ino, &x);
 	return e == -EBADMSG ? 0 : e; /* its record does not open: counted there */

@@ -211,6 +211,25 @@ static int unmove(struct txn *t, struct vlink *l, const struct link_row *old)
 	return e;
 }
 
+/* The same for one that has no place yet, as a conflict copy that nobody had touched: where it was before, else in the root. */
+static int out_of_vanished(struct txn *t, struct vlink *l)
+{
+	struct volume *v = t->v;
+	struct vnode *dir = vnode_cached(v, l->parent);
+
+	if (!dir || (dir->flags & VN_STORED) || !(dir->flags & VN_DOOMED))
+		return 0;
+	int e = vnode_by_id(v, &l->parent_before, &dir);
+	if (e == -ENOENT || (!e && (!(dir->flags & VN_STORED) || dir->type != S_IFDIR)))
+		e = vnode_get(v, ROOT_INUM, &dir);
+	if (e)
+		return e;
+	l->parent = dir->row;
+	l->parent_id = dir->id;
+	keyring_index_tag(v->keys, &dir->id, l->name, l->name_len, l->tag);
+	return 0;
+}
+
 int write_link(struct txn *t, struct vlink *l)
 {
 	struct journal *j = t->v->journal;
@@ -223,7 +242,7 @@ int write_link(struct txn *t, struct vlink *l)
 		return e;
 	if (forgotten(t, l))
 		return forget(t, l, &old);
-	if (!live && old.place.p && l->place.dirty && !l->place.arrived.p && (e = unmove(t, l, &old)))
+	if (!live && l->place.dirty && !l->place.arrived.p && (e = old.place.p ? unmove(t, l, &old) : out_of_vanished(t, l)))
 		return e;
 	if (slot_pending(&l->place)) {
 		if ((e = make_place(t, l, &fresh)))

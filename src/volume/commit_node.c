@@ -336,11 +336,6 @@ int write_node(struct txn *t, struct vnode *n)
 	const struct blob before[PARTS] = {old.attrs, old.times, old.content};
 	bool was_live = (n->flags & VN_STORED) && (old.links || n->row == ROOT_INUM), is_live = n->links || n->row == ROOT_INUM;
 	bool content = due(n, CONTENT);
-	/* kept for its copies alone, and written since its last commit: the redo log has it as committed, so its bytes go now */
-	if (!content && (n->flags & VN_DATA_DIRTY) && n->local && n->data && !n->links && !node_has_name(t->v, n) && filedata_overwritten(n->data, n->local)) {
-		n->spoiled = n->local;
-		n->local = 0;
-	}
 	uint64_t local = content && n->snapshot_taken && !n->content_slot.arrived.p ? n->snapshot.local : n->local;
 
 	if (old.extras)

@@ -163,7 +163,7 @@ static int snapshots(struct txn *t, const struct concern *c, int *ret_data_error
 	tree_lock(v);
 	for (struct list *i = v->dirty_nodes.next; i != &v->dirty_nodes && !e; i = i->next) {
 		struct vnode *d = LIST_OF(i, struct vnode, at);
-		if (((d->flags & VN_ORPHAN) || ((d->flags & VN_DOOMED) && !d->pins)) && d->data && (d->flags & VN_DATA_DIRTY))
+		if (d->data && (d->flags & VN_DATA_DIRTY) && ((d->flags & VN_ORPHAN) || ((d->flags & VN_DOOMED) && !d->pins) || !node_has_name(v, d)))
 			e = txn_list(&doomed, &n, d);
 	}
 	tree_unlock(v);
@@ -173,6 +173,7 @@ static int snapshots(struct txn *t, const struct concern *c, int *ret_data_error
 			doomed[i]->stray = object_local(o);
 	}
 	free(doomed);
+	t->strays_known = !e;
 	return e ? e : redo_flush(v);
 }
 

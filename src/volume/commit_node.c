@@ -270,17 +270,23 @@ static int destroy(struct txn *t, struct vnode *n)
 	return e ? e : journal_node_update(j, &old);
 }
 
+/* Numbers below the floor for strays are not looked at again, and the one of an object that a node without a name has may soon be. */
+static int bin_stray(struct txn *t, struct vnode *n)
+{
+	if (!n->stray)
+		return 0;
+	int e = n->binned && n->binned != n->stray ? journal_trash_delete(t->v->journal, n->binned) : 0;
+	e = e ? e : journal_trash_put(t->v->journal, n->stray);
+	n->binned = n->stray;
+	return e;
+}
+
 /* Its last name went, but it is in use: the next open removes it if we do not. Its changes are not journalled. */
 static int write_orphan(struct txn *t, struct vnode *n)
 {
 	struct node_row old;
-	int e = 0;
+	int e = bin_stray(t, n);
 
-	if (n->stray) { /* numbers below the floor for strays are not looked at again, and this one may soon be */
-		e = n->binned && n->binned != n->stray ? journal_trash_delete(t->v->journal, n->binned) : 0;
-		e = e ? e : journal_trash_put(t->v->journal, n->stray);
-		n->binned = n->stray;
-	}
 	if (e || !(n->flags & VN_STORED))
 		return e;
 	e = journal_node_get(t->v->journal, n->row, &old);
@@ -329,8 +335,6 @@ int write_node(struct txn *t, struct vnode *n)
 		return destroy(t, n);
 	if (ends_here(n))
 		return write_orphan(t, n);
-	if (n->binned && !(n->flags & VN_ORPHAN) && (e = journal_trash_delete(t->v->journal, n->binned)))
-		return e;
 	if ((n->flags & VN_STORED) && (e = journal_node_get(t->v->journal, n->row, &old)))
 		return e;
 	const struct blob before[PARTS] = {old.attrs, old.times, old.content};
@@ -338,7 +342,11 @@ int write_node(struct txn *t, struct vnode *n)
 	bool content = due(n, CONTENT);
 	uint64_t local = content && n->snapshot_taken && !n->content_slot.arrived.p ? n->snapshot.local : n->local;
 
-	if (old.extras)
+	if (n->binned && n->binned == local)
+		e = journal_trash_delete(t->v->journal, local);
+	else if (!node_has_name(t->v, n))
+		e = bin_stray(t, n);
+	if (!e && old.extras)
 		e = extras_terms(t, n->row, was_live, -1);
 	for (int i = 0; i < PARTS && !e; i++) {
 		if (!due(n, i)) {
@@ -419,8 +427,8 @@ void node_written(struct txn *t, struct vnode *n)
 		return;
 	if (!orphan) {
 		n->fetched = 0;
-		if (!(n->flags & VN_ORPHAN))
-			n->stray = n->binned = 0;
+		if (!(n->flags & VN_ORPHAN) && node_has_name(t->v, n))
+			n->stray = 0;
 		if (n->content_slot.arrived.p || n->content_slot.taken.dot.counter)
 			content_written(n);
 		slot_written(&n->attrs_slot);
@@ -429,10 +437,11 @@ void node_written(struct txn *t, struct vnode *n)
 		extras_written(n);
 		if (n->snapshot_taken)
 			n->flags &= ~(unsigned)VN_DATA_DIRTY;
+		n->binned = n->binned == n->local ? 0 : n->binned;
 		n->flags |= VN_STORED;
 		n->flags &= ~(unsigned)VN_REPLACED;
 	}
-	if (orphan || !(n->flags & VN_DATA_DIRTY) || !node_has_name(t->v, n))
+	if (!(n->flags & VN_DATA_DIRTY) || (t->strays_known && (orphan || !node_has_name(t->v, n))))
 		vnode_clean(t->v, n);
 }
 

@@ -117,6 +117,17 @@ static int doom_orphans(struct volume *v)
 }
 
 /* Files whose removal was committed, but perhaps not done. */
+/* 0, or -ENOENT where no record names the object. */
+static int object_named(struct volume *v, uint64_t local)
+{
+	uint64_t row;
+	int e = journal_node_by_local(v->journal, local, &row);
+
+	if (e == -ENOENT)
+		e = journal_extra_by_local(v->journal, local, &row);
+	return e == -ENOENT ? journal_base_by_local(v->journal, local, &row) : e;
+}
+
 static int empty_trash(struct volume *v)
 {
 	uint64_t local[256];
@@ -129,8 +140,11 @@ static int empty_trash(struct volume *v)
 		n = 0;
 		e = e ? e : journal_trash_list(v->journal, local, 256, &n);
 		for (uint32_t i = 0; i < n && !e; i++) {
-			object_remove(v->objects, local[i]);
-			e = journal_trash_delete(v->journal, local[i]);
+			/* one that a record names is not trash, whatever the table says */
+			if ((e = object_named(v, local[i])) == -ENOENT)
+				object_remove(v->objects, local[i]);
+			if (!e || e == -ENOENT)
+				e = journal_trash_delete(v->journal, local[i]);
 		}
 	} while (!e && n == 256);
 	e = e ? e : journal_commit(v->journal);
@@ -143,7 +157,7 @@ static int empty_trash(struct volume *v)
 /* Objects made since the last full commit that no record names. */
 static int remove_strays(struct volume *v)
 {
-	uint64_t end, row, most = 0;
+	uint64_t end, most = 0;
 	int e;
 
 	tree_lock(v);
@@ -156,12 +170,7 @@ static int remove_strays(struct volume *v)
 		object_store_used_local(v->objects, most);
 	end = object_store_next_local(v->objects);
 	for (uint64_t local = v->local_floor ? v->local_floor : 1; local < end && !e; local++) {
-		e = journal_node_by_local(v->journal, local, &row);
-		if (e == -ENOENT)
-			e = journal_extra_by_local(v->journal, local, &row);
-		if (e == -ENOENT)
-			e = journal_base_by_local(v->journal, local, &row);
-		if (e == -ENOENT)
+		if ((e = object_named(v, local)) == -ENOENT)
 			e = object_remove(v->objects, local);
 	}
 	tree_unlock(v);

@@ -116,6 +116,8 @@ static int make_orphan(struct volume *v, struct replacement *p, struct vnode *n,
 	o->blocks = p->blocks;
 	o->flags = VN_STORED | VN_ORPHAN | (p->unlinked ? 0 : VN_SUPERSEDED) | (p->dirty ? VN_DATA_DIRTY : 0);
 	o->heir = n->row;
+	if (p->dirty) /* the next full commit asks which object it has */
+		vnode_dirty(v, o);
 	o->stray = n->stray;
 	o->binned = n->binned;
 	n->stray = n->binned = 0;

@@ -483,9 +483,32 @@ int object_remove(struct object_store *s, uint64_t local)
 	pthread_mutex_unlock(&s->table_lock);
 	if (last)
 		object_free(o);
-	if (unlinkat(s->dirfd, name, 0) && errno != ENOENT)
-		return -errno;
+	if (unlinkat(s->dirfd, name, 0))
+		return errno == ENOENT ? 0 : -errno;
+	atomic_fetch_or(&s->removed_in[(local & 255) / 64], UINT64_C(1) << (local & 63));
 	return 0;
+}
+
+int object_store_sync_removals(struct object_store *s)
+{
+	char name[16];
+	int e = 0;
+
+	for (unsigned i = 0; i < 256; i++) {
+		uint64_t bit = UINT64_C(1) << (i & 63);
+		if (!(atomic_load(&s->removed_in[i / 64]) & bit))
+			continue;
+		atomic_fetch_and(&s->removed_in[i / 64], ~bit);
+		snprintf(name, sizeof name, "objects/%02x", i);
+		int fd = openat(s->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || fsync(fd)) {
+			e = e ? e : -errno;
+			atomic_fetch_or(&s->removed_in[i / 64], bit);
+		}
+		if (fd >= 0)
+			close(fd);
+	}
+	return e;
 }
 
 uint64_t object_local(const struct object *o) { return o->local; }

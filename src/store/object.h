@@ -48,6 +48,8 @@ int object_open(struct object_store *s, uint64_t local, const struct id *object,
 void object_close(struct object *o);
 bool object_is_there(struct object_store *s, uint64_t local); /* its file; what still has it open may not notice that it is gone */
 int object_remove(struct object_store *s, uint64_t local); /* unlink; 0 also where it is not there */
+/* Removals so far outlast a power cut: until then nothing may forget that these files were to go. 0 or -errno. */
+int object_store_sync_removals(struct object_store *s);
 uint64_t object_local(const struct object *o);
 const struct id *object_id(const struct object *o);
 uint64_t object_store_next_local(struct object_store *s); /* never used before (scans names at open, then counts) */

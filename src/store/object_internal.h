@@ -119,6 +119,7 @@ struct object_store {
 	struct stats *st;
 	bool read_only;
 	_Atomic uint64_t txn, committed;
+	_Atomic uint64_t removed_in[4]; /* a bit for each folder of objects/ that lost a file since it was last synced */
 
 	pthread_mutex_t table_lock;
 	struct object *table[TABLE_BUCKETS];

@@ -306,7 +306,14 @@ static int run(struct volume *v, const struct concern *c)
 	if (!e && c->all && !data_error) {
 		uint64_t next = object_store_next_local(v->objects);
 		tree_lock(v);
-		v->local_floor = v->n_adopting && v->adopting_from < next ? v->adopting_from : next;
+		uint32_t gone = v->n_trash_gone;
+		tree_unlock(v);
+		/* else a power cut brings files back of which nothing says any more that they were to go */
+		bool synced = !object_store_sync_removals(v->objects);
+		t.n_gone = synced ? gone : 0;
+		tree_lock(v);
+		if (synced)
+			v->local_floor = v->n_adopting && v->adopting_from < next ? v->adopting_from : next;
 		tree_unlock(v);
 	}
 	e = e ? e : txn_write(&t, &none);

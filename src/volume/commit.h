@@ -21,6 +21,7 @@ struct txn {
 	struct vnode **dead; /* pinned: doomed and written; dropped after the flush */
 	uint32_t n_dead;
 	uint64_t base_budget, base_bytes;
+	uint32_t n_gone; /* rows of the trash table whose files are gone for good: the first of volume.trash_gone */
 	bool strays_known; /* nodes without a name say which object they have that no record names */
 };
 /* What else belongs into the transaction. */

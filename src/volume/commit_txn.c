@@ -94,7 +94,7 @@ static int write_trash(struct txn *t)
 
 	for (uint32_t i = 0; i < v->n_trash_pending && !e; i++)
 		e = txn_trash(t, v->trash_pending[i]);
-	for (uint32_t i = 0; i < v->n_trash_gone && !e; i++)
+	for (uint32_t i = 0; i < t->n_gone && !e; i++)
 		e = journal_trash_delete(v->journal, v->trash_gone[i]);
 	return e;
 }
@@ -164,7 +164,10 @@ static void memory_follows(struct txn *t, struct vector *knowledge)
 	v->knowledge = *knowledge;
 	*knowledge = (struct vector){0};
 	vector_fini(&v->pending_knowledge);
-	v->n_trash_pending = v->n_trash_gone = v->n_renumber = 0;
+	v->n_trash_pending = v->n_renumber = 0;
+	v->n_trash_gone -= t->n_gone;
+	if (t->n_gone)
+		memmove(v->trash_gone, v->trash_gone + t->n_gone, v->n_trash_gone * sizeof *v->trash_gone);
 	v->others_changed = v->peers_changed = v->starts_changed = v->hold.changed = false;
 	v->unflushed = true;
 	object_store_set_txn(v->objects, v->txn + 1);

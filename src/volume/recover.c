@@ -147,6 +147,7 @@ static int empty_trash(struct volume *v)
 				e = journal_trash_delete(v->journal, local[i]);
 		}
 	} while (!e && n == 256);
+	e = e ? e : object_store_sync_removals(v->objects);
 	e = e ? e : journal_commit(v->journal);
 	if (e)
 		journal_rollback(v->journal);
